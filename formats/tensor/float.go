@@ -1,0 +1,182 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// F16ToF32 widens an IEEE half, exactly; NaN payloads keep their upper bits as VCVTPH2PS does.
+func F16ToF32(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exp := uint32(h>>10) & 0x1f
+	man := uint32(h & 0x3ff)
+	switch {
+	case exp == 0x1f && man != 0: // NaN: make it quiet
+		return math.Float32frombits(sign | 0x7fc00000 | man<<13)
+	case exp == 0x1f:
+		return math.Float32frombits(sign | 0x7f800000)
+	case exp == 0: // zero or subnormal: man·2^-24 is exact in float32
+		return math.Float32frombits(sign | math.Float32bits(float32(man)*0x1p-24))
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
+}
+
+// F32ToF16 rounds to the nearest half, ties to even; overflow becomes Inf, NaN stays NaN (as VCVTPS2PH).
+func F32ToF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b>>16) & 0x8000
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7e00 | uint16(b>>13)&0x3ff
+	case b >= 0x477ff000: // 65520 and up rounds to infinity
+		return sign | 0x7c00
+	case b < 0x38800000: // below 2^-14: adding 0.5 aligns the mantissa at 2^-24 and rounds to even
+		aligned := math.Float32frombits(b) + 0.5
+		return sign | uint16(math.Float32bits(aligned)-0x3f000000)
+	}
+	b += 0xc8000fff + (b>>13)&1 // rebias the exponent by -112 and round to even
+	return sign | uint16(b>>13)
+}
+
+// BF16ToF32 widens a bfloat16, exactly.
+func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// F32ToBF16 rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+func F32ToBF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&0x7fffffff > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
+}
+
+// F8E4M3ToF32 widens an E4M3FN byte (bias 7, no infinities, NaN 0x7f and 0xff, largest 448).
+func F8E4M3ToF32(b uint8) float32 {
+	if b&0x7f == 0x7f {
+		return float32(math.NaN())
+	}
+	return f8ToF32(b, 3, 7)
+}
+
+// F8E5M2ToF32 widens an E5M2 byte, the upper half of an IEEE half.
+func F8E5M2ToF32(b uint8) float32 { return F16ToF32(uint16(b) << 8) }
+
+// F8E8M0ToF32 widens an E8M0 scale: 2^(b-127), NaN for 255.
+func F8E8M0ToF32(b uint8) float32 {
+	if b == 255 {
+		return float32(math.NaN())
+	}
+	return float32(math.Ldexp(1, int(b)-127))
+}
+
+func f8ToF32(b uint8, manBits, bias int) float32 {
+	exp := int(b&0x7f) >> manBits
+	man := int(b) & (1<<manBits - 1)
+	if exp == 0 {
+		exp = 1
+	} else {
+		man |= 1 << manBits
+	}
+	v := float32(math.Ldexp(float64(man), exp-bias-manBits))
+	if b&0x80 != 0 {
+		return -v
+	}
+	return v
+}
+
+// F32ToF8E4M3 rounds to the nearest E4M3FN value, ties to even, saturating at ±448; NaN becomes 0x7f with the sign.
+func F32ToF8E4M3(f float32) uint8 {
+	b := math.Float32bits(f)
+	sign := uint8(b>>24) & 0x80
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7f
+	case b >= 0x43e00000: // 448 and up saturates, infinity included
+		return sign | 0x7e
+	case b < 0x3c800000: // below 2^-6: multiples of 2^-9
+		return sign | uint8(math.RoundToEven(float64(math.Float32frombits(b))*512))
+	}
+	b += 0x7ffff + (b>>20)&1
+	return sign | uint8((b>>20)-(127-7)<<3)
+}
+
+// ToFloat32 widens len(dst) elements of type d from src (little-endian). F64 is rounded to nearest.
+func ToFloat32(dst []float32, d DType, src []byte) error {
+	if int64(len(src)) != int64(len(dst))*d.Size() || !d.IsFloat() {
+		return fmt.Errorf("tensor: cannot read %d float32 from %d bytes of %s", len(dst), len(src), d)
+	}
+	switch d {
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case F64:
+		for i := range dst {
+			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:])))
+		}
+	case F16, BF16:
+		widen := F16ToF32
+		if d == BF16 {
+			widen = BF16ToF32
+		}
+		for i := range dst {
+			dst[i] = widen(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	default:
+		table := f8Table(d)
+		for i := range dst {
+			dst[i] = table[src[i]]
+		}
+	}
+	return nil
+}
+
+func f8Table(d DType) *[256]float32 {
+	widen := F8E4M3ToF32
+	switch d {
+	case F8E5M2:
+		widen = F8E5M2ToF32
+	case F8E8M0:
+		widen = F8E8M0ToF32
+	}
+	var t [256]float32
+	for i := range t {
+		t[i] = widen(uint8(i))
+	}
+	return &t
+}
+
+// FromFloat32 rounds src to type d (F64, F32, F16, BF16 or F8_E4M3; nearest, ties to even) into dst, little-endian.
+func FromFloat32(dst []byte, d DType, src []float32) error {
+	if int64(len(dst)) != int64(len(src))*d.Size() {
+		return fmt.Errorf("tensor: cannot write %d float32 to %d bytes of %s", len(src), len(dst), d)
+	}
+	switch d {
+	case F64:
+		for i, v := range src {
+			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(float64(v)))
+		}
+	case F32:
+		for i, v := range src {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	case F16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToF16(v))
+		}
+	case BF16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToBF16(v))
+		}
+	case F8E4M3:
+		for i, v := range src {
+			dst[i] = F32ToF8E4M3(v)
+		}
+	default:
+		return fmt.Errorf("tensor: cannot round float32 to %s", d)
+	}
+	return nil
+}
