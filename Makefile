@@ -1,0 +1,52 @@
+# quantize: two commands set everything up on a fresh machine with Go 1.26: `make demo` and `make test`.
+GO      ?= go
+BIN     := bin/quantize
+export CGO_ENABLED ?= 0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GENERATORS  := internal/kernel/gen quant/grid/ggml/gen
+
+.PHONY: all build demo test race lint fuzz bench golden generate crash arm64 clean check-go
+
+all: build
+
+check-go:
+	@$(GO) version >/dev/null 2>&1 || { echo "quantize needs Go 1.26 or later: https://go.dev/dl"; exit 1; }
+
+build: check-go
+	$(GO) build -trimpath -o $(BIN) ./cmd/quantize
+
+# The main job on a real (small) model: AWQ int4 from a parquet of text, sizes, quality, a continuation.
+demo: build
+	rm -rf out/demo
+	$(BIN) testdata/golm-llama --method awq --calib testdata/data/golm-calib.parquet -o out/demo --no-progress
+	$(BIN) eval out/demo --base testdata/golm-llama --data testdata/data/golm-eval-ids.jsonl --seq-len 512 --protocol all \
+		--prompt '// ReadFull reads exactly len(buf) bytes from r into buf.'
+
+test: check-go
+	$(GO) test -timeout 20m ./...
+
+race: check-go
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./...
+
+lint: check-go
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+# Every fuzz target for FUZZTIME each (or a count such as 100000x).
+FUZZTIME ?= 20s
+fuzz: check-go
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; done
+
+bench: check-go
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./internal/kernel ./quant/grid/... ./calib/...
+
+# Regenerates the assembly; CI fails when the tree changes.
+generate: check-go
+	@for g in $(GENERATORS); do [ ! -d $$g ] || (cd $$g && $(GO) generate ./...) || exit 1; done
+
+clean:
+	rm -rf bin out

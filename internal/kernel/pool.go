@@ -1,0 +1,84 @@
+package kernel
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Pool bounds how many goroutines compute at the same time. A nil Pool stands for one thread.
+//
+// Run may be nested and may be called from several goroutines: helpers are taken from one budget of Threads-1, and where
+// none is free the caller simply does the work itself. So code inside Run should pass the same Pool on.
+type Pool struct {
+	threads int
+	tokens  chan struct{} // one per helper goroutine that may still be started
+}
+
+// NewPool returns a pool of the given number of threads, at least one.
+func NewPool(threads int) *Pool {
+	p := &Pool{threads: max(threads, 1)}
+	p.tokens = make(chan struct{}, p.threads-1)
+	for range p.threads - 1 {
+		p.tokens <- struct{}{}
+	}
+	return p
+}
+
+// Threads is the number of goroutines that may compute at the same time.
+func (p *Pool) Threads() int {
+	if p == nil {
+		return 1
+	}
+	return p.threads
+}
+
+// Run calls f(i) once for every i in [0, n), in any order, and returns when all calls have. Indices are handed out one by
+// one, so calls of unequal length balance. A panic in f is raised again on the caller's goroutine.
+func (p *Pool) Run(n int, f func(i int)) {
+	if p == nil || p.threads == 1 || n <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var (
+		next atomic.Int64
+		wg   sync.WaitGroup
+		once sync.Once
+		fail any
+	)
+	work := func() {
+		defer func() {
+			if r := recover(); r != nil {
+				next.Store(int64(n)) // the others stop at their next index
+				once.Do(func() { fail = r })
+			}
+		}()
+		for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+			f(int(i))
+		}
+	}
+	for range min(n, p.threads) - 1 {
+		if !p.takeToken() {
+			break
+		}
+		wg.Go(func() {
+			defer func() { p.tokens <- struct{}{} }()
+			work()
+		})
+	}
+	work()
+	wg.Wait()
+	if fail != nil {
+		panic(fail)
+	}
+}
+
+func (p *Pool) takeToken() bool {
+	select {
+	case <-p.tokens:
+		return true
+	default:
+		return false
+	}
+}
