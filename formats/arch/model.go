@@ -1,5 +1,3 @@
-// Package arch knows model families: tensor names and roles, the switches of the block's mathematics, and which
-// norm feeds which linears. Resolve turns a config and tensor shapes into a Model that others may trust.
 package arch
 
 // Role says what a tensor is for. Policies ("keep routers") are written in roles, not names.
@@ -27,6 +25,9 @@ const (
 type Model struct {
 	Family       string // row of the family table: "llama", "qwen2", …
 	Architecture string // as in config.json: "LlamaForCausalLM"
+	GGUF         GGUF   // how llama.cpp names and orders this family
+	DType        string // "bfloat16" as config.json states it, "" when it does not
+	Activation   string // of the gated MLP: "silu"
 	Hidden       int
 	Vocab        int // rows of the embedding
 	MaxPos       int // context length
@@ -40,14 +41,14 @@ type Model struct {
 	FinalNorm    string
 	Head         string // "lm_head.weight", or the embedding's name when Tied and no head is stored
 	Blocks       []Block
-	Unknown      []string // tensors of the checkpoint that no part of the model names
+	Unknown      []string // tensors of the checkpoint that no part of the model names, in storage order
 }
 
 // Rope describes the rotary embedding (half-split pairs i, i+HeadDim/2).
 type Rope struct {
-	Type               string    // "default", "linear", "llama3", "yarn"
+	Type               string    // "default", "linear", "llama3", "yarn", "dynamic" (default up to Model.MaxPos)
 	Dim                int       // rotated dimensions of a head
-	InvFreq            []float64 // [Dim/2], scaling applied
+	InvFreq            []float64 // [Dim/2], scaling applied; float32 values, as every engine computes them
 	AttentionScale     float64   // factor on cos and sin (yarn), 1 otherwise
 	Theta              float64   // the config's own numbers, kept for GGUF metadata
 	Factor             float64
@@ -55,6 +56,7 @@ type Rope struct {
 	HighFreqFactor     float64
 	OriginalMaxPos     int
 	BetaFast, BetaSlow float64
+	NoTruncate         bool // yarn: the ramp's ends are not rounded to whole dimensions
 }
 
 // Linear is one weight matrix of a block.
@@ -73,6 +75,7 @@ func (l *Linear) Weight() string { return l.Name + ".weight" }
 type Block struct {
 	Index          int
 	Prefix         string // "model.layers.0"
+	HeadDim        int    // channels of one head: Q.Out/HeadDim query heads, K.Out/HeadDim key and value heads
 	AttnNorm       string // full tensor names
 	MLPNorm        string
 	QNorm, KNorm   string // per-head RMS norm of q and k before rotation, "" when absent
