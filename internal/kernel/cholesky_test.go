@@ -16,6 +16,7 @@ func TestCholeskyUpperInverse(t *testing.T) {
 		}
 		h := make([]float64, n*n)
 		SyrkAddF64(nil, h, n, MatF32(2*n, n, x))
+		Symmetrize(nil, h, n)
 		u := append([]float64(nil), h...)
 		if err := CholeskyUpperInverse(nil, u, n); err != nil {
 			t.Fatal(err)
