@@ -26,7 +26,7 @@ func NewObject(members ...Member) (Value, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(quote(m.Key))
+		b.WriteString(Quote(m.Key))
 		b.WriteByte(':')
 		b.WriteString(m.Value.text)
 	}
@@ -48,9 +48,9 @@ func (v Value) With(key string, x Value) Value {
 		}
 		last = m.end
 	}
-	member := quote(key) + ":" + x.laidOut(sep)
+	member := Quote(key) + ":" + x.laidOut(sep)
 	if strings.Contains(sep, "\n") {
-		member = quote(key) + ": " + x.laidOut(sep)
+		member = Quote(key) + ": " + x.laidOut(sep)
 	}
 	if last > 1 {
 		sep = "," + sep

@@ -127,8 +127,8 @@ func hex4(s string) int64 {
 	return int64(n)
 }
 
-// quote writes s as a JSON string: only what JSON demands is escaped. Invalid UTF-8 becomes U+FFFD.
-func quote(s string) string {
+// Quote writes s as a JSON string: only what JSON demands is escaped. Invalid UTF-8 becomes U+FFFD.
+func Quote(s string) string {
 	const digits = "0123456789abcdef"
 	var b strings.Builder
 	b.Grow(len(s) + 2)

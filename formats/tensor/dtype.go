@@ -23,6 +23,7 @@ const (
 	I32
 	U32
 	F32
+	C64
 	F64
 	I64
 	U64
@@ -48,6 +49,7 @@ var dtypes = [...]struct {
 	I32:     {"I32", 4, false},
 	U32:     {"U32", 4, false},
 	F32:     {"F32", 4, true},
+	C64:     {"C64", 8, false}, // pairs of F32: copied, never computed with
 	F64:     {"F64", 8, true},
 	I64:     {"I64", 8, false},
 	U64:     {"U64", 8, false},
