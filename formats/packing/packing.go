@@ -1,5 +1,11 @@
 // Package packing holds the on-disk layouts of quantized linears, one file per layout. A layout packs a Linear into
 // named tensors and unpacks it again, so every artifact the project writes can also be read, verified and converted.
+//
+// Everything here is a pure function over byte slices: no file is opened, no global is kept. The hinge is Linear,
+// whose integer form states w[n,k] = s·(q − z) with unsigned codes q; AWQ, GPTQ and compressed-tensors are three ways
+// to write exactly these numbers down, so conversions between them (convert.go) lose nothing or refuse.
+//
+// Words are little-endian int32; "stream" means codes laid out bit after bit from bit 0 of word 0 (bits.go).
 package packing
 
 import (
@@ -34,6 +40,7 @@ type Linear struct {
 	Zeros   []float32 // [Out, Groups], 0 … 2^Bits-1; nil: 2^(Bits-1) everywhere
 	GIdx    []int32   // [In], nil: k/GroupSize
 	Blocks  []byte
+	Notes   []string // what Unpack had to decide about a quirk of the writer, for the report
 }
 
 // Layout is one row of the layout table.
@@ -43,8 +50,19 @@ type Layout struct {
 	Check func(s Scheme, out, in int) error
 	// Plan lists the tensors that replace base+".weight".
 	Plan func(base string, s Scheme, out, in int) []tensor.Info
-	// Pack writes every tensor of Plan; dst returns the bytes of the tensor with that suffix ("qweight").
+	// Pack writes every tensor of Plan; dst returns the bytes of the tensor with that suffix ("qweight"). A code, zero
+	// point or scale that the layout cannot hold exactly is an error, never a clamp. Nil: the layout is read only.
 	Pack func(l *Linear, dst func(suffix string) []byte) error
-	// Unpack reads them back. src returns nil for a tensor that the artifact lacks.
+	// Unpack reads them back. src returns nil for a tensor that the artifact lacks. Sizes are checked against out and
+	// in before anything is allocated.
 	Unpack func(s Scheme, out, in int, src func(suffix string) []byte) (*Linear, error)
+	// detect recognises a module stored in this layout; found is false when it is stored otherwise (detect.go).
+	detect func(c *Config, m Module) (f Found, found bool, err error)
+	// config builds the value of quantization_config (config_write.go); sideConfig names a file of the same content.
+	config     func(o ConfigOptions) (any, error)
+	sideConfig string
+	// valid says whether Pack can hold the weight exactly, and why not.
+	valid func(l *Linear) error
+	// adapt turns a weight into an equal one that Pack takes, on a shallow copy (convert.go).
+	adapt func(l *Linear) error
 }
