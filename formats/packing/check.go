@@ -28,6 +28,9 @@ func checkInt(s Scheme, out, in int, widths ...int) error {
 	if !slices.Contains(widths, s.Bits) {
 		return safeio.Unsupportedf("%d bits are not stored by this layout (it stores %s)", s.Bits, list(widths))
 	}
+	if s.ScaleType != tensor.Invalid && !slices.Contains(floatTypes, s.ScaleType) {
+		return safeio.Unsupportedf("scales of %s", s.ScaleType)
+	}
 	if s.GroupSize == 0 || s.GroupSize < -1 || s.GroupSize > maxDim {
 		return safeio.Unsupportedf("group size %d is neither positive nor -1", s.GroupSize)
 	}

@@ -63,6 +63,7 @@ func (m Module) matrix(suffix string, types ...tensor.DType) (rows, cols int, d 
 	return int(t.Shape[0]), int(t.Shape[1]), t.DType, true, nil
 }
 
+// floatTypes are the types that scales come in.
 var floatTypes = []tensor.DType{tensor.F16, tensor.BF16, tensor.F32}
 
 // scales returns the dimensions and type of the scales, which every layout here has.
