@@ -91,7 +91,7 @@ func convertEverywhere(t *testing.T, name string, l *Linear) {
 	t.Helper()
 	want := dense(t, l)
 	for _, layout := range Layouts() {
-		c, err := Convert(l, layout)
+		c, err := Convert(l, &layout)
 		if err != nil {
 			require.ErrorIs(t, err, safeio.ErrUnsupported, name)
 			continue
@@ -140,7 +140,7 @@ func TestRepackedBytes(t *testing.T) {
 			for module, l := range a.open(t, files) {
 				f, _, err := Detect(a.config, files.module(module))
 				require.NoError(t, err)
-				again := packed(t, f.Layout, l)
+				again := packed(t, *f.Layout, l)
 				for planned, e := range again {
 					stored := files[module+strings.TrimPrefix(planned, "m")]
 					require.Equal(t, stored.data, e.data, "%s %s", name, planned)

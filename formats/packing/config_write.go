@@ -39,7 +39,7 @@ type Encoded struct {
 }
 
 // QuantizationConfig writes the config that loaders of a layout insist on: exact keys, in a fixed order.
-func QuantizationConfig(l Layout, o ConfigOptions) (Encoded, error) {
+func QuantizationConfig(l *Layout, o ConfigOptions) (Encoded, error) {
 	if l.config == nil {
 		return Encoded{}, safeio.Unsupportedf("layout %s is read only", l.Name)
 	}

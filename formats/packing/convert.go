@@ -9,7 +9,7 @@ import (
 
 // Convert returns the same weight, number for number, in the form that layout to can pack. l is not changed; the
 // result may share its slices. A weight that the layout cannot hold exactly is refused with the reason.
-func Convert(l *Linear, to Layout) (*Linear, error) {
+func Convert(l *Linear, to *Layout) (*Linear, error) {
 	if to.adapt == nil || to.Pack == nil {
 		return nil, safeio.Unsupportedf("layout %s is read only", to.Name)
 	}

@@ -18,7 +18,7 @@ type Module struct {
 
 // Found says how a module is stored.
 type Found struct {
-	Layout  Layout
+	Layout  *Layout
 	Scheme  Scheme
 	Out, In int
 }
@@ -34,7 +34,7 @@ func Detect(c *Config, m Module) (f Found, ok bool, err error) {
 		if !ok {
 			continue
 		}
-		f.Layout = l
+		f.Layout = &l
 		if err := l.Check(f.Scheme, f.Out, f.In); err != nil {
 			return Found{}, false, &safeio.Error{Op: "detect " + l.Name, Tensor: m.Name, Off: -1, Err: err}
 		}
@@ -101,13 +101,13 @@ func detectAWQ(version string, word tensor.DType, shape func(rows, cols int) (ou
 			return f, false, err
 		}
 		f.Out, f.In = shape(rows, cols)
-		sRows, sCols, d, err := m.scales("scales")
+		sRows, _, d, err := m.scales("scales")
 		if err != nil {
 			return f, false, err
 		}
 		stated, groups := c.GroupSize, sRows
-		if version != "gemm" { // padded: the stored number of groups is only an upper bound
-			if groups = max(sRows, sCols) / 8; stated == 0 {
+		if version != "gemm" { // the stored number of groups is padded
+			if stated == 0 {
 				return f, false, safeio.Corruptf("the config does not state a group size, and %s pads the scales", version)
 			}
 			groups = Scheme{GroupSize: stated}.Groups(f.In)

@@ -27,7 +27,7 @@ func FuzzUnpack(f *testing.F) {
 		}
 		files := cut(layout.Plan("m", s, int(out), int(in)), data)
 		l, err := layout.Unpack(s, int(out), int(in), files.source("m"))
-		if err != nil || layout.Pack == nil || Validate(l, layout) != nil {
+		if err != nil || layout.Pack == nil || Validate(l, &layout) != nil {
 			return
 		}
 		again, err := tryPack(layout, l)

@@ -1,11 +1,5 @@
 package packing
 
-import (
-	"strings"
-
-	"github.com/llmquant/quantize/formats/safeio"
-)
-
 // Layouts returns the layout table: every way this package can read a quantized linear, most common first. Rows with
 // a nil Pack are read only.
 func Layouts() []Layout {
@@ -13,13 +7,11 @@ func Layouts() []Layout {
 }
 
 // Lookup finds a layout by name.
-func Lookup(name string) (Layout, error) {
-	var names []string
+func Lookup(name string) (layout *Layout, ok bool) {
 	for _, l := range Layouts() {
 		if l.Name == name {
-			return l, nil
+			return &l, true
 		}
-		names = append(names, l.Name)
 	}
-	return Layout{}, safeio.Unsupportedf("no layout is called %q; there are %s", name, strings.Join(names, ", "))
+	return nil, false
 }

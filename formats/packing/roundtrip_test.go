@@ -43,7 +43,7 @@ func TestRoundTrip(t *testing.T) {
 						back, err := layout.Unpack(s, l.Out, l.In, files.source("m"))
 						require.NoError(t, err)
 						require.Equal(t, l, back, "%s %+v", layout.Name, s)
-						require.NoError(t, Validate(l, layout))
+						require.NoError(t, Validate(l, &layout))
 						detectAgain(t, layout, l, files)
 					}
 				}
@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 // detectAgain writes the config for an artifact and lets Detect work out the scheme and the shape from it.
 func detectAgain(t *testing.T, layout Layout, l *Linear, files stored) {
 	t.Helper()
-	e, err := QuantizationConfig(layout, ConfigOptions{Scheme: l.Scheme, Quantized: []string{"m"}, Ignore: []string{"lm_head"}, Head: "lm_head"})
+	e, err := QuantizationConfig(&layout, ConfigOptions{Scheme: l.Scheme, Quantized: []string{"m"}, Ignore: []string{"lm_head"}, Head: "lm_head"})
 	require.NoError(t, err)
 	f, ok, err := Detect(parseConfig(t, string(e.Value)), files.module("m"))
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestGPTQKeepsActivationOrder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l, back)
 	for _, layout := range []Layout{awq, compressedTensors} {
-		_, err := Convert(l, layout)
+		_, err := Convert(l, &layout)
 		require.ErrorIs(t, err, safeio.ErrUnsupported, layout.Name)
 	}
 }
@@ -91,7 +91,7 @@ func TestConversionsAreExact(t *testing.T) {
 		l := randomLinear(r, Scheme{Bits: 4, GroupSize: 32, Sym: sym}, 32, 64, tensor.F16)
 		want := dense(t, l)
 		for _, layout := range []Layout{awq, gptq, gptqV2, compressedTensors, awq, gptqV2} {
-			c, err := Convert(l, layout)
+			c, err := Convert(l, &layout)
 			require.NoError(t, err, layout.Name)
 			back, err := layout.Unpack(c.Scheme, c.Out, c.In, packed(t, layout, c).source("m"))
 			require.NoError(t, err)
@@ -113,11 +113,11 @@ func TestNegativeScales(t *testing.T) {
 		}
 	}
 	want := dense(t, l)
-	g, err := Convert(l, gptq)
+	g, err := Convert(l, &gptq)
 	require.NoError(t, err)
 	require.True(t, g.Sym)
 	require.Equal(t, want, dense(t, g))
-	a, err := Convert(l, awq)
+	a, err := Convert(l, &awq)
 	require.NoError(t, err)
 	require.Equal(t, want, dense(t, a))
 	for i, s := range a.Scales {
@@ -184,9 +184,9 @@ func TestPackRefuses(t *testing.T) {
 		tt.spoil(l)
 		_, err := tryPack(tt.layout, l)
 		require.ErrorContains(t, err, tt.want, tt.name)
-		require.Error(t, Validate(l, tt.layout), tt.name)
+		require.Error(t, Validate(l, &tt.layout), tt.name)
 	}
-	require.NoError(t, Validate(base(), gptq))
+	require.NoError(t, Validate(base(), &gptq))
 }
 
 func TestSymmetricQuirks(t *testing.T) {
@@ -217,9 +217,9 @@ func TestSymmetricQuirks(t *testing.T) {
 
 func TestTensorParallel(t *testing.T) {
 	s := Scheme{Grid: "int", Bits: 4, GroupSize: 128}
-	require.Equal(t, []int{1, 2, 4, 8}, TensorParallel(awq, s, 4096, 4096, true))
-	require.Equal(t, []int{1, 2}, TensorParallel(awq, s, 256, 256, true))
-	require.Equal(t, []int{1, 2, 4}, TensorParallel(gptq, s, 128, 256, false))
+	require.Equal(t, []int{1, 2, 4, 8}, TensorParallel(&awq, s, 4096, 4096, true))
+	require.Equal(t, []int{1, 2}, TensorParallel(&awq, s, 256, 256, true))
+	require.Equal(t, []int{1, 2, 4}, TensorParallel(&gptq, s, 128, 256, false))
 }
 
 func TestCheckFused(t *testing.T) {

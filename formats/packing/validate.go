@@ -10,7 +10,7 @@ import (
 // Validate runs the checks that come before writing: the layout takes this scheme and shape, every scale is finite,
 // not zero and exact in its stored type, every code and zero point fits its field, and zero points obey the layout's
 // own rules. Each was a real defect of some writer.
-func Validate(l *Linear, to Layout) error {
+func Validate(l *Linear, to *Layout) error {
 	if to.valid == nil {
 		return safeio.Unsupportedf("layout %s is read only", to.Name)
 	}
@@ -54,7 +54,7 @@ func CheckFused(schemes map[string]Scheme, exists func(module string) bool) erro
 
 // TensorParallel returns the degrees out of 1, 2, 4, 8 at which a layout still takes each part of a weight: split
 // along the outputs (column parallel: q, k, v, gate, up) or along the inputs (row parallel: o, down).
-func TensorParallel(l Layout, s Scheme, out, in int, rowParallel bool) []int {
+func TensorParallel(l *Layout, s Scheme, out, in int, rowParallel bool) []int {
 	var ok []int
 	for _, degree := range []int{1, 2, 4, 8} {
 		n, k := out, in
