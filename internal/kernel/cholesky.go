@@ -59,27 +59,3 @@ func CholeskyUpperInverse(p *Pool, h []float64, n int) error {
 	}
 	return nil
 }
-
-// SyrkAddF64 adds Xᵀ·X to the symmetric n x n matrix h (row-major): to its lower triangle alone, which is all that
-// CholeskyUpperInverse reads. Call Symmetrize before reading the upper one. Sums over KC rows are taken in float32 and
-// added to h in float64, so the result does not depend on how rows are spread over calls of a multiple of KC rows.
-func SyrkAddF64(p *Pool, h []float64, n int, x Mat) {
-	g := MatF32(n, n, make([]float32, n*n))
-	for r := 0; r < x.Rows; r += KC {
-		Syrk(p, g, x.Slice(r, min(x.Rows, r+KC), 0, x.Cols), false)
-		for i := range n {
-			for j := range i + 1 {
-				h[i*n+j] += float64(g.F32[i*n+j])
-			}
-		}
-	}
-}
-
-// Symmetrize copies the lower triangle of the n x n matrix h to the upper one.
-func Symmetrize(p *Pool, h []float64, n int) {
-	p.Run(n, func(i int) {
-		for j := range i {
-			h[j*n+i] = h[i*n+j]
-		}
-	})
-}

@@ -6,34 +6,59 @@ import "fmt"
 const KC = 512
 
 // GemmNT computes C[M,N] = A[M,K]·B[N,K]ᵀ, added to C if accumulate is set: a linear layer with activations A and weights B.
-// C and A are F32, B is of any kind.
+// C and A are F32, B is of any kind. C must not overlap A or B.
 func GemmNT(p *Pool, c, a, b Mat, accumulate bool) {
 	checkProduct("GemmNT", c, a, b, a.Rows, b.Rows, a.Cols, b.Cols)
-	gemm(p, c, a, b, false, true, accumulate)
+	multiply(p, c, a.operand(true), b.operand(true), a.Cols, accumulate)
 }
 
 // GemmNN computes C[M,N] = A[M,K]·B[K,N], added to C if accumulate is set. C and A are F32, B is of any kind.
 func GemmNN(p *Pool, c, a, b Mat, accumulate bool) {
 	checkProduct("GemmNN", c, a, b, a.Rows, b.Cols, a.Cols, b.Rows)
-	gemm(p, c, a, b, false, false, accumulate)
+	multiply(p, c, a.operand(true), b.operand(false), a.Cols, accumulate)
 }
 
 // GemmTN computes C[M,N] = A[K,M]ᵀ·B[K,N], added to C if accumulate is set. C and A are F32, B is of any kind.
 func GemmTN(p *Pool, c, a, b Mat, accumulate bool) {
 	checkProduct("GemmTN", c, a, b, a.Cols, b.Cols, a.Rows, b.Rows)
-	gemm(p, c, a, b, true, false, accumulate)
+	multiply(p, c, a.operand(false), b.operand(false), a.Rows, accumulate)
 }
 
 // Syrk computes the Gram matrix C[K,K] = Xᵀ·X of X[T,K], added to C if accumulate is set, and fills both triangles. Only the
-// lower triangle of the old C is read.
+// lower triangle of the old C is read. C and X are F32.
 func Syrk(p *Pool, c, x Mat, accumulate bool) {
 	checkProduct("Syrk", c, x, x, x.Cols, x.Cols, x.Rows, x.Rows)
-	gemm(p, c, x, x, true, false, accumulate)
-	for i := range c.Rows {
-		for j := range i {
-			c.F32[j*c.Stride+i] = c.F32[i*c.Stride+j]
-		}
+	g := newProduct(p, c, x.operand(false), x.operand(false), x.Rows, accumulate)
+	g.part, g.mirror = lower, true
+	g.run()
+}
+
+// SyrkAddF64 adds Xᵀ·X to the symmetric n x n matrix h (row-major): to its lower triangle alone, which is all that
+// CholeskyUpperInverse reads. Call Symmetrize before reading the upper one. Sums over KC rows are taken in float32 and
+// added to h in float64, so the result does not depend on how rows are spread over calls of a multiple of KC rows.
+func SyrkAddF64(p *Pool, h []float64, n int, x Mat) {
+	checkShape("SyrkAddF64", n, n, n, len(h))
+	c := Mat{Rows: n, Cols: n, Stride: n, F32: nil}
+	x.check("SyrkAddF64")
+	if x.Kind != F32 || x.Cols != n {
+		panic(fmt.Sprintf("kernel: SyrkAddF64: X is %v %dx%d, want %d columns of F32", x.Kind, x.Rows, x.Cols, n))
 	}
+	g := newProduct(p, c, x.operand(false), x.operand(false), x.Rows, true)
+	g.part, g.wide = lower, h
+	g.run()
+}
+
+// Symmetrize copies the lower triangle of the n x n matrix h to the upper one.
+func Symmetrize(p *Pool, h []float64, n int) {
+	checkShape("Symmetrize", n, n, n, len(h))
+	const side = 64
+	ks, blocks := &p.kernels().f64, (n+side-1)/side
+	p.Run(blocks, func(t int) {
+		i := (blocks - 1 - t) * side // long rows first
+		for j := 0; j <= i; j += side {
+			mirror(ks, h, n, i, min(n, i+side), j, min(n, j+side))
+		}
+	})
 }
 
 func checkProduct(name string, c, a, b Mat, m, n, ka, kb int) {
@@ -48,50 +73,23 @@ func checkProduct(name string, c, a, b Mat, m, n, ka, kb int) {
 	}
 }
 
-func gemm(p *Pool, c, a, b Mat, transA, transB, accumulate bool) {
-	k := a.Cols
-	if transA {
-		k = a.Rows
+func multiply(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) {
+	newProduct(p, c, a, b, k, accumulate).run()
+}
+
+func newProduct(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) *product[float32] {
+	return &product[float32]{
+		pool: p, ks: &p.kernels().f32, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC, c: c.F32, ldc: c.Stride, add: accumulate,
 	}
-	p.Run(c.Rows, func(i int) {
-		acc := make([]float32, c.Cols)
-		brow := make([]float32, b.Cols)
-		row := c.Row(i)
-		if !accumulate {
-			clear(row)
-		}
-		for k0 := 0; k0 < k; k0 += KC {
-			clear(acc)
-			if transB {
-				for j := range acc {
-					b.widenRow(brow, j)
-					for kk := k0; kk < min(k, k0+KC); kk++ {
-						acc[j] = fma32(a.F32[i*a.Stride+kk], brow[kk], acc[j])
-					}
-				}
-			} else {
-				for kk := k0; kk < min(k, k0+KC); kk++ {
-					b.widenRow(brow, kk)
-					ai := a.F32[0]
-					if transA {
-						ai = a.F32[kk*a.Stride+i]
-					} else {
-						ai = a.F32[i*a.Stride+kk]
-					}
-					for j := range acc {
-						acc[j] = fma32(ai, brow[j], acc[j])
-					}
-				}
-			}
-			if k0 == 0 && !accumulate {
-				copy(row, acc)
-			} else {
-				for j := range acc {
-					row[j] += acc[j]
-				}
-			}
-		}
-	})
+}
+
+// operand views m as A or B of a product: alongK says that k runs along its rows.
+func (m Mat) operand(alongK bool) operand[float32] {
+	o := operand[float32]{data: m.F32, half: m.U16, kind: m.Kind, stride: m.Stride, outer: m.Cols, alongK: alongK}
+	if alongK {
+		o.outer = m.Rows
+	}
+	return o
 }
 
 func (m Mat) widenRow(dst []float32, i int) {

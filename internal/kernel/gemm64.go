@@ -1,26 +1,26 @@
 package kernel
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
+
+// KC64 is the length of a chain in a float64 product, which is defined like one in float32.
+const KC64 = 256
 
 // GemmNT64 computes C[M,N] = A[M,K]·B[N,K]ᵀ in float64, added to C if accumulate is set.
 func GemmNT64(p *Pool, c, a, b Mat64, accumulate bool) {
 	checkProduct64("GemmNT64", c, a, b, a.Rows, b.Rows, a.Cols, b.Cols)
-	gemm64(p, c, a.Cols, accumulate, func(i, k int) float64 { return a.F64[i*a.Stride+k] }, func(k, j int) float64 { return b.F64[j*b.Stride+k] })
+	multiply64(p, c, a.operand(true), b.operand(true), a.Cols, accumulate)
 }
 
 // GemmNN64 computes C[M,N] = A[M,K]·B[K,N] in float64, added to C if accumulate is set.
 func GemmNN64(p *Pool, c, a, b Mat64, accumulate bool) {
 	checkProduct64("GemmNN64", c, a, b, a.Rows, b.Cols, a.Cols, b.Rows)
-	gemm64(p, c, a.Cols, accumulate, func(i, k int) float64 { return a.F64[i*a.Stride+k] }, func(k, j int) float64 { return b.F64[k*b.Stride+j] })
+	multiply64(p, c, a.operand(true), b.operand(false), a.Cols, accumulate)
 }
 
 // GemmTN64 computes C[M,N] = A[K,M]ᵀ·B[K,N] in float64, added to C if accumulate is set.
 func GemmTN64(p *Pool, c, a, b Mat64, accumulate bool) {
 	checkProduct64("GemmTN64", c, a, b, a.Cols, b.Cols, a.Rows, b.Rows)
-	gemm64(p, c, a.Rows, accumulate, func(i, k int) float64 { return a.F64[k*a.Stride+i] }, func(k, j int) float64 { return b.F64[k*b.Stride+j] })
+	multiply64(p, c, a.operand(false), b.operand(false), a.Rows, accumulate)
 }
 
 func checkProduct64(name string, c, a, b Mat64, m, n, ka, kb int) {
@@ -32,26 +32,21 @@ func checkProduct64(name string, c, a, b Mat64, m, n, ka, kb int) {
 	}
 }
 
-func gemm64(p *Pool, c Mat64, k int, accumulate bool, a, b func(int, int) float64) {
-	p.Run(c.Rows, func(i int) {
-		row := c.F64[i*c.Stride : i*c.Stride+c.Cols]
-		for j := range row {
-			sum := row[j]
-			for k0 := 0; k0 < k; k0 += KC {
-				acc := 0.0
-				for kk := k0; kk < min(k, k0+KC); kk++ {
-					acc = math.FMA(a(i, kk), b(kk, j), acc)
-				}
-				if k0 == 0 && !accumulate {
-					sum = acc
-				} else {
-					sum += acc
-				}
-			}
-			if k == 0 && !accumulate {
-				sum = 0
-			}
-			row[j] = sum
-		}
-	})
+func multiply64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate bool) {
+	newProduct64(p, c, a, b, k, accumulate).run()
+}
+
+func newProduct64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate bool) *product[float64] {
+	return &product[float64]{
+		pool: p, ks: &p.kernels().f64, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC64, c: c.F64, ldc: c.Stride, add: accumulate,
+	}
+}
+
+// operand views m as A or B of a product: alongK says that k runs along its rows.
+func (m Mat64) operand(alongK bool) operand[float64] {
+	o := operand[float64]{data: m.F64, kind: kindF64, stride: m.Stride, outer: m.Cols, alongK: alongK}
+	if alongK {
+		o.outer = m.Rows
+	}
+	return o
 }

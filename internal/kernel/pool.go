@@ -3,6 +3,7 @@ package kernel
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Pool bounds how many goroutines compute at the same time. A nil Pool stands for one thread.
@@ -12,6 +13,10 @@ import (
 type Pool struct {
 	threads int
 	tokens  chan struct{} // one per helper goroutine that may still be started
+	set     *set          // nil for the active one
+
+	mu   sync.Mutex
+	free [][]uint64 // scratch memory that no call uses at the moment
 }
 
 // NewPool returns a pool of the given number of threads, at least one.
@@ -81,4 +86,42 @@ func (p *Pool) takeToken() bool {
 	default:
 		return false
 	}
+}
+
+// kernels is the kernel set that products of this pool use.
+func (p *Pool) kernels() *set {
+	if p == nil || p.set == nil {
+		return active()
+	}
+	return p.set
+}
+
+// take returns scratch memory of unspecified content for the given number of bytes, aligned to a cache line.
+func (p *Pool) take(bytes int) []uint64 {
+	const line = 64
+	n := (bytes + line + 7) / 8
+	var words []uint64
+	if p != nil {
+		p.mu.Lock()
+		if last := len(p.free) - 1; last >= 0 {
+			words, p.free = p.free[last], p.free[:last]
+		}
+		p.mu.Unlock()
+	}
+	if cap(words) < n {
+		words = make([]uint64, n)
+	}
+	words = words[:cap(words)]
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(words))) % line / 8)
+	return words[skip:]
+}
+
+// give returns memory of take for later calls.
+func (p *Pool) give(words []uint64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	p.free = append(p.free, words)
+	p.mu.Unlock()
 }

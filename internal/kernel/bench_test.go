@@ -1,0 +1,73 @@
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cpuSeconds is the processor time that this process has used, the steady measure on a machine shared with others.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// benchPools runs f with every kernel set at one and two threads and reports work (flop per call) per second of CPU and wall time.
+func benchPools(b *testing.B, work float64, f func(p *Pool)) {
+	for _, s := range available() {
+		for threads := 1; threads <= 2; threads++ {
+			if s == generic && work > 1e9 {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/T=%d", s.name, threads), func(b *testing.B) {
+				p := NewPool(threads)
+				p.set = s
+				f(p)
+				cpu, wall := cpuSeconds(), time.Now()
+				for b.Loop() {
+					f(p)
+				}
+				b.ReportMetric(float64(b.N)*work/1e9/(cpuSeconds()-cpu), "GFLOP/CPU-s")
+				b.ReportMetric(float64(b.N)*work/1e9/time.Since(wall).Seconds(), "GFLOP/s")
+			})
+		}
+	}
+}
+
+func BenchmarkProduct(b *testing.B) {
+	for _, c := range []struct {
+		shape   int
+		kind    Kind
+		m, n, k int
+	}{
+		{0, F32, 2048, 2048, 2048}, {1, F32, 2048, 2048, 2048}, {2, F32, 2048, 2048, 2048},
+		{0, F32, 512, 4096, 4096}, {1, F32, 512, 4096, 4096}, {0, BF16, 512, 4096, 4096}, {0, F16, 512, 4096, 4096}, {1, BF16, 512, 4096, 4096},
+		{0, F32, 512, 512, 64}, {1, F32, 512, 64, 512}, {0, F32, 512, 512, 128}, {0, BF16, 64, 4096, 4096},
+		{0, BF16, 1, 4096, 4096}, {0, BF16, 4, 4096, 4096}, {0, BF16, 8, 4096, 4096}, {0, BF16, 16, 4096, 4096}, {0, F32, 1, 4096, 4096}, {0, F32, 16, 4096, 4096},
+	} {
+		s := productShapes[c.shape]
+		b.Run(fmt.Sprintf("%s/%s/%dx%dx%d", s.name, c.kind, c.m, c.n, c.k), func(b *testing.B) {
+			x, y := s.operands(rand.New(rand.NewPCG(1, 2)), c.kind, c.m, c.n, c.k, 0)
+			out := MatF32(c.m, c.n, make([]float32, c.m*c.n))
+			benchPools(b, 2*float64(c.m)*float64(c.n)*float64(c.k), func(p *Pool) { s.call(p, out, x, y, false) })
+		})
+	}
+}
+
+func BenchmarkSyrk(b *testing.B) {
+	const n, rows = 2048, 2048
+	x := matrix(rand.New(rand.NewPCG(1, 2)), F32, rows, n, 0)
+	b.Run("F32/2048", func(b *testing.B) {
+		c := MatF32(n, n, make([]float32, n*n))
+		benchPools(b, n*n*rows, func(p *Pool) { Syrk(p, c, x, false) })
+	})
+	b.Run("AddF64/2048", func(b *testing.B) {
+		h := make([]float64, n*n)
+		benchPools(b, n*n*rows, func(p *Pool) { SyrkAddF64(p, h, n, x) })
+	})
+}
