@@ -46,7 +46,7 @@ type Model struct {
 
 // Rope describes the rotary embedding (half-split pairs i, i+HeadDim/2).
 type Rope struct {
-	Type               string    // "default", "linear", "llama3", "yarn", "dynamic" (default up to Model.MaxPos)
+	Type               string    // "default", "linear", "llama3", "yarn", "dynamic" (InvFreq holds up to Model.MaxPos)
 	Dim                int       // rotated dimensions of a head
 	InvFreq            []float64 // [Dim/2], scaling applied; float32 values, as every engine computes them
 	AttentionScale     float64   // factor on cos and sin (yarn), 1 otherwise

@@ -27,9 +27,10 @@ var ropeTypes = [...]ropeType{
 	{"linear", readFactor, ropeLinear},
 	{"llama3", readLlama3, ropeLlama3},
 	{"yarn", readYarn, ropeYarn},
-	// dynamic NTK raises theta only beyond the trained context, where calibration and evaluation do not go.
-	{"dynamic", readFactor, ropeUnscaled},
+	{dynamic, readFactor, ropeUnscaled}, // raises theta beyond the trained context, see ForLength
 }
+
+const dynamic = "dynamic"
 
 // resolveRope reads the parameters from all the places where Transformers 4 and 5 put them: rope_scaling with the
 // top-level rope_theta, or rope_parameters, which contains it.
@@ -86,6 +87,18 @@ func (r *Rope) fill() {
 			t.scale(r, pow)
 		}
 	}
+}
+
+// ForLength returns the embedding for sequences of n tokens. Only the dynamic type depends on it: beyond the trained
+// context maxPos, theta grows with n.
+func (r Rope) ForLength(n, maxPos int) Rope {
+	if r.Type != dynamic || n <= maxPos || r.Dim <= 2 {
+		return r
+	}
+	stretch := float64(r.Factor*float64(n)/float64(maxPos)) - (r.Factor - 1)
+	r.Theta *= math.Pow(stretch, float64(r.Dim)/float64(r.Dim-2))
+	r.fill()
+	return r
 }
 
 const leastFactor, mostFactor = 1e-3, 1e6
