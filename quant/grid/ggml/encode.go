@@ -1,0 +1,137 @@
+package ggml
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/llmquant/quantize/formats/tensor"
+)
+
+// encoder is the input of one EncodeRows call, checked, and what the encoders of all types share.
+type encoder struct {
+	dst []byte
+	x   []float32 // rows·k weights, row-major
+	k   int       // columns
+	im  columns
+}
+
+// columns is the importance of the columns of a run of weights: im repeats for every row, weight 0 is in column first.
+type columns struct {
+	im    []float32 // nil: none
+	first int
+}
+
+func (c columns) none() bool { return c.im == nil }
+
+// skip returns the importance from weight n on.
+func (c columns) skip(n int) columns {
+	if c.im == nil {
+		return c
+	}
+	return columns{c.im, (c.first + n) % len(c.im)}
+}
+
+// of returns the importance of weights i … i+n-1, which lie in one row; nil when there is none.
+func (c columns) of(i, n int) []float32 {
+	if c.im == nil {
+		return nil
+	}
+	at := (c.first + i) % len(c.im)
+	return c.im[at : at+n : at+n]
+}
+
+// EncodeRows encodes rows·k weights, row-major, into dst, which must be rows·RowBytes(k) long. importance is nil or
+// holds one non-negative number per column; types that ignore it accept it, types with NeedsImatrix require it. An
+// importance of zeros throughout says nothing and counts as 1 everywhere (the reference would write zeros).
+//
+// Rows are independent: any split of a matrix into calls gives the same bytes. Weights that are NaN or infinite give a
+// *NonFiniteError, weights too large for the type's scale an *OverflowError; dst then holds no usable data.
+func (t *Type) EncodeRows(dst []byte, x []float32, rows, k int, importance []float32) error {
+	if t.encode == nil {
+		return fmt.Errorf("ggml: %s cannot be produced: %s", t.Name, t.Doc)
+	}
+	rowBytes, err := t.RowBytes(k)
+	if err != nil {
+		return err
+	}
+	weights, ok1 := tensor.Mul(int64(rows), int64(k))
+	size, ok2 := tensor.Mul(int64(rows), rowBytes)
+	if !ok1 || !ok2 || int64(len(x)) != weights || int64(len(dst)) != size {
+		return fmt.Errorf("ggml: %s: %d weights and %d bytes given for %d rows of %d", t.Name, len(x), len(dst), rows, k)
+	}
+	if i := firstNonFinite(x); i >= 0 {
+		return &NonFiniteError{What: "weight", Index: i, Value: x[i]}
+	}
+	if t.limit > 0 {
+		if i := slices.IndexFunc(x, func(v float32) bool { return abs32(v) > t.limit }); i >= 0 {
+			return &OverflowError{Type: t.Name, Row: i / k, Block: i % k / t.Elems}
+		}
+	}
+	im, err := t.importance(importance, k)
+	if err != nil {
+		return err
+	}
+	t.encode(&encoder{dst: dst, x: x, k: k, im: columns{im: im}})
+	if i := t.check(dst, t.Bytes); i >= 0 {
+		perRow := k / t.Elems
+		return &OverflowError{Type: t.Name, Row: i / perRow, Block: i % perRow}
+	}
+	return nil
+}
+
+// importance checks the argument of EncodeRows and drops it when it changes nothing.
+func (t *Type) importance(im []float32, k int) ([]float32, error) {
+	if im == nil {
+		if t.NeedsImatrix {
+			return nil, fmt.Errorf("ggml: %s needs an importance matrix", t.Name)
+		}
+		return nil, nil
+	}
+	if len(im) != k {
+		return nil, fmt.Errorf("ggml: %d importance values for %d columns", len(im), k)
+	}
+	zero := true
+	for i, v := range im {
+		if !(v >= 0 && v <= math.MaxFloat32) {
+			return nil, &NonFiniteError{What: "importance", Index: i, Value: v}
+		}
+		zero = zero && v == 0
+	}
+	if !t.UsesImatrix {
+		return nil, nil
+	}
+	if zero {
+		return slices.Repeat([]float32{1}, k), nil
+	}
+	return im, nil
+}
+
+// firstNonFinite returns the index of the first NaN or infinity, -1 when there is none.
+func firstNonFinite(x []float32) int {
+	for i, v := range x {
+		if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
+			return i
+		}
+	}
+	return -1
+}
+
+// rows calls f for every row with its share of dst.
+func (e *encoder) rows(f func(dst []byte, x []float32)) {
+	n := len(e.x) / e.k
+	if n == 0 {
+		return
+	}
+	size := len(e.dst) / n
+	for r := range n {
+		f(e.dst[r*size:(r+1)*size], e.x[r*e.k:(r+1)*e.k])
+	}
+}
+
+// blocks calls f for every block of all rows, with the importance of its columns (nil when there is none).
+func (e *encoder) blocks(elems, size int, f func(b []byte, x, im []float32)) {
+	for i, at := 0, 0; i < len(e.x); i, at = i+elems, at+size {
+		f(e.dst[at:at+size:at+size], e.x[i:i+elems:i+elems], e.im.of(i, elems))
+	}
+}

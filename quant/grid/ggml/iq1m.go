@@ -1,0 +1,155 @@
+package ggml
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// iq1mSub is the fit of one sub-block of 16: two codewords with a shift each.
+type iq1mSub struct {
+	scale  float32
+	shifts int // bit 1: shift of the first codeword is -1/8, bit 0: of the second
+	levels [16]uint8
+	words  [2]uint16
+}
+
+// values returns what the levels of codeword g stand for.
+func (s *iq1mSub) values(g int) *[3]float32 { return &iq1Values[s.shifts>>(1-g)&1] }
+
+func encodeIQ1M(e *encoder) {
+	grid := gridIQ1()
+	e.blocks(superBlock, 56, func(b []byte, x, im []float32) {
+		clear(b)
+		var w [superBlock]float32
+		if im != nil {
+			importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
+		} else {
+			for i, v := range x {
+				w[i] = float32(v * v)
+			}
+		}
+		var subs [16]iq1mSub
+		var peak float32
+		for j := range subs {
+			subs[j].fit(grid, x[16*j:16*j+16], w[16*j:16*j+16])
+			peak = max(peak, subs[j].scale)
+		}
+		if peak > 0 {
+			packIQ1M(b, grid, &subs, peak/15, x, w[:])
+		}
+	})
+}
+
+// packIQ1M rounds the sub-scales to multiples of d, refits d over the whole super-block and writes it.
+func packIQ1M(b []byte, grid *codebook, subs *[16]iq1mSub, d float32, x, w []float32) {
+	inv := 1 / d
+	var sxq, sqq float32
+	for j := range subs {
+		s := &subs[j]
+		l := rnClamp(float32(0.5*(float32(inv*s.scale)-1)), 0, 7)
+		sc := b[48+2*(j/4):]
+		binary.LittleEndian.PutUint16(sc, binary.LittleEndian.Uint16(sc)|uint16(l)<<(3*(j%4)))
+		for g, word := range s.words {
+			index := uint16(grid.index[word])
+			b[2*j+g] = uint8(index)
+			b[32+j] |= uint8(index>>8|uint16(s.shifts>>(1-g)&1)<<3) << (4 * g)
+			values := s.values(g)
+			for i := range 8 {
+				at := 16*j + 8*g + i
+				q := float32(values[s.levels[8*g+i]] * float32(2*l+1))
+				wq := float32(w[at] * q)
+				sxq += float32(wq * x[at])
+				sqq += float32(wq * q)
+			}
+		}
+	}
+	if sqq > 0 {
+		d = sxq / sqq
+	}
+	bits := f16Bits(float32(d * 1.1125))
+	for j := range 4 {
+		sc := b[48+2*j:]
+		binary.LittleEndian.PutUint16(sc, binary.LittleEndian.Uint16(sc)|bits>>(4*j)<<12)
+	}
+}
+
+func (s *iq1mSub) fit(grid *codebook, x, w []float32) {
+	if _, amax := extreme(x); amax < 1e-7 {
+		s.words = [2]uint16{zeroWordIQ1, zeroWordIQ1}
+		for i := range s.levels {
+			s.levels[i] = 1
+		}
+		return
+	}
+	s.split(x, w)
+	if s.scale < 0 {
+		reverseLevels(s.levels[:])
+		s.scale, s.shifts = -s.scale, 3-s.shifts
+	}
+	all := true
+	for g := range s.words {
+		var on bool
+		s.words[g], on = iq1Group(grid, s.levels[8*g:8*g+8], x[8*g:], w[8*g:], s.scale, s.values(g))
+		all = all && on
+	}
+	if all {
+		return
+	}
+	var a, b float32
+	for i, v := range x {
+		q := s.values(i / 8)[s.levels[i]]
+		wq := float32(w[i] * q)
+		a += float32(wq * v)
+		b += float32(wq * q)
+	}
+	if a > 0 && b > 0 {
+		s.scale = a / b
+	}
+}
+
+// split tries every division of the sorted weights into three runs under the four pairs of shifts.
+func (s *iq1mSub) split(x, w []float32) {
+	var idx [16]uint8
+	order(idx[:], x)
+	best := float32(-math.MaxFloat32)
+	cut1, cut2 := 0, 0
+	for i1 := range 17 {
+		for i2 := i1; i2 <= 16; i2++ {
+			var a, b [4]float32
+			for j, i := range idx {
+				level := 0
+				if j >= i1 {
+					level++
+				}
+				if j >= i2 {
+					level++
+				}
+				g := int(i / 8)
+				for pair := range 4 {
+					q := iq1Values[pair>>(1-g)&1][level]
+					wq := float32(w[i] * q)
+					a[pair] += float32(wq * x[i])
+					b[pair] += float32(wq * q)
+				}
+			}
+			for pair := range 4 {
+				if b[pair] > 0 && float32(a[pair]*a[pair]) > float32(best*b[pair]) {
+					s.scale = a[pair] / b[pair]
+					best = float32(s.scale * a[pair])
+					s.shifts = pair
+					cut1, cut2 = i1, i2
+				}
+			}
+		}
+	}
+	for j, i := range idx {
+		switch {
+		case j < cut1:
+			s.levels[i] = 0
+		case j < cut2:
+			s.levels[i] = 1
+		default:
+			s.levels[i] = 2
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package ggml
+
+import "math"
+
+// Four-bit floats (E2M1) with a byte scale. Nibbles lie as in Q4_0.
+//
+//	MXFP4 (17, 32 weights)  e (E8M0) · qs[16]
+//	NVFP4 (36, 64 weights)  d[4] (UE4M3, one per 16) · qs[32]; sub-block s: byte 4 + 8·s + j holds weights j and j+8
+//
+// The table of values is doubled to stay in integers, so both scales are read at half their value.
+
+// levelsE2M1 are the doubled values of the 16 codes.
+var levelsE2M1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+// middlesE2M1 lie half-way between the doubled magnitudes.
+var middlesE2M1 = [7]float32{0.5, 1.5, 2.5, 3.5, 5, 7, 10}
+
+var (
+	scalarMXFP4 = Scalar{
+		Type: "MXFP4", Span: 32, Sub: 32, Levels: levelsE2M1[:], ScaleMin: 1, ScaleMax: 1, MinMax: 1,
+		roundD: func(d float32) float32 { return halfE8M0(nearestE8M0(d)) },
+		fit:    fitMXFP4, pack: packMXFP4, unpack: unpackMXFP4,
+		codes: func(codes []uint8, p *Params, x []float32) { codesE2M1(codes, x, p.D) },
+		sub:   func(_ []uint8, x, _ []float32) (float32, float32) { return halfE8M0(exponentMXFP4(x)), 0 },
+	}
+	scalarNVFP4 = Scalar{
+		Type: "NVFP4", Span: 64, Sub: 16, Levels: levelsE2M1[:], ScaleMin: 0, ScaleMax: 0x7e, MinMax: 1,
+		roundD: func(float32) float32 { return 1 }, subScale: func(b int16) float32 { return halfUE4M3(uint8(b)) },
+		fit: fitNVFP4, pack: packNVFP4, unpack: unpackNVFP4,
+		codes: func(codes []uint8, p *Params, x []float32) {
+			for s := range 4 {
+				codesE2M1(codes[16*s:16*s+16], x[16*s:16*s+16], halfUE4M3(uint8(p.Scale[s])))
+			}
+		},
+		sub: func(_ []uint8, x, _ []float32) (float32, float32) { return halfUE4M3(scaleNVFP4(x)), 0 },
+	}
+)
+
+func encodeMXFP4(e *encoder)                { encodeSmall(e, &scalarMXFP4, 17) }
+func decodeMXFP4(dst []float32, src []byte) { decodeScalar(&scalarMXFP4, 17, dst, src) }
+func encodeNVFP4(e *encoder)                { encodeSmall(e, &scalarNVFP4, 36) }
+func decodeNVFP4(dst []float32, src []byte) { decodeScalar(&scalarNVFP4, 36, dst, src) }
+
+// encodeSmall encodes block by block.
+func encodeSmall(e *encoder, s *Scalar, size int) {
+	var p [1]Params
+	var codes [superBlock]uint8
+	c := codes[:s.Span]
+	e.blocks(s.Span, size, func(b []byte, x, im []float32) {
+		s.fit(p[:], c, x, columns{im: im})
+		s.codes(c, &p[0], x)
+		s.pack(b, &p[0], c)
+	})
+}
+
+// halfE8M0 is 2^(e-128).
+func halfE8M0(e uint8) float32 {
+	if e < 2 {
+		return math.Float32frombits(0x200000 << e) // subnormal
+	}
+	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// nearestE8M0 returns the exponent byte whose half value is nearest to d.
+func nearestE8M0(d float32) uint8 {
+	if !(d > 0) {
+		return 0
+	}
+	frac, exp := math.Frexp(float64(d)) // d = frac·2^exp, frac in [0.5, 1)
+	if frac >= 0.75 {
+		exp++
+	}
+	return uint8(min(max(exp-1+128, 0), 254))
+}
+
+// exponentMXFP4 puts the largest magnitude between 4 and 8 of the 6 that E2M1 reaches: floor(log2 amax) - 2. A few
+// ulp below a power of two the reference's float32 logarithm rounds up to it; so does ours.
+func exponentMXFP4(x []float32) uint8 {
+	_, amax := extreme(x)
+	if amax == 0 {
+		return 0
+	}
+	log := math.Floor(float64(float32(math.Log2(float64(amax)))))
+	return uint8(min(max(int(log)-2+127, 0), 254))
+}
+
+// codesE2M1 picks the nearest value of scale d, the smaller magnitude of two equally near, never negative zero.
+func codesE2M1(codes []uint8, x []float32, d float32) {
+	if d == 0 {
+		clear(codes[:len(x)])
+		return
+	}
+	var middles [7]float32
+	for i, m := range middlesE2M1 {
+		middles[i] = m * d // exact
+	}
+	for i, v := range x {
+		a := abs32(v)
+		var c uint8
+		for _, m := range middles {
+			if a > m {
+				c++
+			}
+		}
+		if v < 0 && c > 0 {
+			c |= 8
+		}
+		codes[i] = c
+	}
+}
+
+func fitMXFP4(p []Params, _ []uint8, x []float32, _ columns) {
+	for b := range p {
+		p[b] = Params{D: halfE8M0(exponentMXFP4(x[32*b : 32*b+32]))}
+		p[b].Scale[0] = 1
+	}
+}
+
+func packMXFP4(b []byte, p *Params, codes []uint8) {
+	b[0] = nearestE8M0(p.D)
+	packNibbles32(b[1:17], codes)
+}
+
+func unpackMXFP4(p *Params, codes []uint8, b []byte) {
+	*p = Params{D: halfE8M0(b[0])}
+	p.Scale[0] = 1
+	unpackNibbles32(codes, b[1:17])
+}
+
+// halfUE4M3 is half the value of an unsigned E4M3 byte; 0x7f reads as 0 and the sign bit is ignored.
+func halfUE4M3(b uint8) float32 {
+	exp, man := int(b>>3&15), float32(b&7)
+	switch {
+	case b == 0 || b == 0x7f:
+		return 0
+	case exp == 0:
+		return man * 0x1p-10
+	}
+	return (1 + man/8) * math.Float32frombits(uint32(exp-8+127)<<23)
+}
+
+// roundUE4M3 rounds half up to an unsigned E4M3 byte, saturating at 448 (0x7e).
+func roundUE4M3(v float32) uint8 {
+	if !(v > 0) {
+		return 0
+	}
+	if v > 448 {
+		v = 448
+	}
+	bits := math.Float32bits(v)
+	exp := int(bits>>23) - 127 + 7
+	switch {
+	case exp <= 0: // multiples of 2^-9
+		return uint8(min(truncate(float32(v*512)+0.5), 7))
+	case exp >= 15:
+		return 0x7e
+	}
+	man := int(bits>>20&7) + int(bits>>19&1)
+	if man == 8 {
+		man, exp = 0, exp+1
+		if exp >= 15 {
+			return 0x7e
+		}
+	}
+	return uint8(exp<<3 | man)
+}
+
+func scaleNVFP4(x []float32) uint8 {
+	_, amax := extreme(x)
+	return roundUE4M3(amax / 6)
+}
+
+func fitNVFP4(p []Params, _ []uint8, x []float32, _ columns) {
+	for b := range p {
+		p[b] = Params{D: 1}
+		for s := range 4 {
+			p[b].Scale[s] = int16(scaleNVFP4(x[64*b+16*s : 64*b+16*s+16]))
+		}
+	}
+}
+
+func packNVFP4(b []byte, p *Params, codes []uint8) {
+	for s := range 4 {
+		b[s] = uint8(p.Scale[s])
+		out, in := b[4+8*s:12+8*s], codes[16*s:16*s+16]
+		for j := range out {
+			out[j] = in[j]&15 | in[j+8]<<4
+		}
+	}
+}
+
+func unpackNVFP4(p *Params, codes []uint8, b []byte) {
+	*p = Params{D: 1}
+	for s := range 4 {
+		p.Scale[s] = int16(b[s])
+		out, in := codes[16*s:16*s+16], b[4+8*s:12+8*s]
+		for j, q := range in {
+			out[j], out[j+8] = q&15, q>>4
+		}
+	}
+}

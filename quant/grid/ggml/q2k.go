@@ -1,0 +1,50 @@
+package ggml
+
+// Q2_K: 84 bytes for 256 weights.
+//
+//	 0 scales[16]  low nibble scale, high nibble minimum of 16 weights
+//	16 qs[64]      weight i: byte 32·(i/128) + i mod 32, bits 2·(i/32 mod 4)
+//	80 d, dmin     fp16
+
+const sizeQ2K = 84
+
+var scalarQ2K = kminQ2.scalar("Q2_K", packQ2K, unpackQ2K)
+
+func encodeQ2K(e *encoder)                { encodeScalar(e, &scalarQ2K, sizeQ2K) }
+func decodeQ2K(dst []float32, src []byte) { decodeScalar(&scalarQ2K, sizeQ2K, dst, src) }
+func packQ2K(b []byte, p *Params, c []uint8) {
+	for j := range 16 {
+		b[j] = uint8(p.Scale[j]) | uint8(p.Min[j])<<4
+	}
+	packTwoBits(b[16:80], c)
+	putF16(b[80:], p.D)
+	putF16(b[82:], p.DMin)
+}
+
+func unpackQ2K(p *Params, c []uint8, b []byte) {
+	*p = Params{D: getF16(b[80:]), DMin: getF16(b[82:])}
+	for j := range 16 {
+		p.Scale[j], p.Min[j] = int16(b[j]&15), int16(b[j]>>4)
+	}
+	unpackTwoBits(c, b[16:80])
+}
+
+// packTwoBits stores the low two bits of 256 codes in the order of Q2_K and Q3_K: each byte holds four weights that lie
+// 32 apart.
+func packTwoBits(dst []byte, c []uint8) {
+	for h := range 2 {
+		out, in := dst[32*h:32*h+32], c[128*h:128*h+128]
+		for i := range out {
+			out[i] = in[i]&3 | in[i+32]&3<<2 | in[i+64]&3<<4 | in[i+96]&3<<6
+		}
+	}
+}
+
+func unpackTwoBits(c []uint8, src []byte) {
+	for h := range 2 {
+		in, out := src[32*h:32*h+32], c[128*h:128*h+128]
+		for i, q := range in {
+			out[i], out[i+32], out[i+64], out[i+96] = q&3, q>>2&3, q>>4&3, q>>6
+		}
+	}
+}

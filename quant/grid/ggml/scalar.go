@@ -1,0 +1,119 @@
+package ggml
+
+// Params are the parameters of one block as the file stores them. Weight i of sub-block j decodes to
+//
+//	(D·Scale[j])·Levels[code] − (DMin·Min[j])
+//
+// in float32, in that order. Legacy types have one sub-block with Scale 1; types without a minimum have DMin 0.
+type Params struct {
+	D, DMin    float32 // exactly representable in the stored format
+	Scale, Min [16]int16
+}
+
+// Scalar is a block type whose weights are coded one by one, opened up for rounders that choose codes themselves: fit
+// parameters as stored, ask what a code decodes to, pack any codes. Shared and read-only.
+type Scalar struct {
+	Type   string
+	Span   int       // columns of a block
+	Sub    int       // columns of a sub-block; Span/Sub is at most 16
+	Levels []float32 // value of code i in units of the step; ascending, except E2M1 whose codes 8 … 15 are the negatives
+	HasMin bool
+	// Legal sub-scales and sub-minima. Both are 1 … 1 where the type has none.
+	ScaleMin, ScaleMax int16
+	MinMax             int16
+
+	subScale func(int16) float32 // value of a sub-scale that is not an integer
+	roundD   func(float32) float32
+	fit      func(p []Params, codes []uint8, x []float32, im columns)
+	codes    func(codes []uint8, p *Params, x []float32)
+	sub      func(codes []uint8, x, w []float32) (scale, minimum float32)
+	pack     func(dst []byte, p *Params, codes []uint8)
+	unpack   func(p *Params, codes []uint8, src []byte)
+}
+
+// SubBlocks returns the number of sub-blocks of a block.
+func (s *Scalar) SubBlocks() int { return s.Span / s.Sub }
+
+// RoundD returns the nearest value that D (or DMin) can take in a file; fp16 for nearly all types.
+func (s *Scalar) RoundD(d float32) float32 { return s.roundD(d) }
+
+// Step returns scale and minimum of sub-block j: a code decodes to step·Levels[code] − minimum.
+func (s *Scalar) Step(p *Params, j int) (step, minimum float32) {
+	if s.subScale != nil {
+		return s.subScale(p.Scale[j]), 0
+	}
+	return p.D * float32(p.Scale[j]), p.DMin * float32(p.Min[j])
+}
+
+// Fit chooses the parameters of len(p) blocks of Span weights, as the reference does with importance (one number per
+// column of the block, the same for all blocks) or, when nil, without.
+func (s *Scalar) Fit(p []Params, x, importance []float32) {
+	codes := make([]uint8, len(x))
+	s.fit(p, codes, x, columns{im: importance})
+}
+
+// FitSub returns the unrounded scale and minimum of every Sub weights of x under explicit weights w: the first level of
+// Fit, for callers that change some sub-blocks and keep D.
+func (s *Scalar) FitSub(scale, minimum, x, w []float32) {
+	var codes [subBlockMax]uint8
+	for j := range scale {
+		at := j * s.Sub
+		scale[j], minimum[j] = s.sub(codes[:s.Sub], x[at:at+s.Sub], w[at:at+s.Sub])
+	}
+}
+
+// Codes rounds one block to the codes the reference would store with these parameters.
+func (s *Scalar) Codes(codes []uint8, p *Params, x []float32) { s.codes(codes, p, x) }
+
+// Decode writes the Span weights of one block.
+func (s *Scalar) Decode(dst []float32, p *Params, codes []uint8) {
+	for j := range s.SubBlocks() {
+		step, minimum := s.Step(p, j)
+		for i := j * s.Sub; i < (j+1)*s.Sub; i++ {
+			dst[i] = float32(step*s.Levels[codes[i]]) - minimum
+		}
+	}
+}
+
+// Pack encodes one block from parameters and codes of the caller's choice. Codes must be below len(Levels), scales and
+// minima in their ranges, D and DMin as RoundD returns them.
+func (s *Scalar) Pack(dst []byte, p *Params, codes []uint8) { s.pack(dst, p, codes) }
+
+// Unpack reads one block back; Decode then gives what DecodeRow gives.
+func (s *Scalar) Unpack(p *Params, codes []uint8, src []byte) { s.unpack(p, codes, src) }
+
+// integers returns the levels lo … hi.
+func integers(lo, hi int) []float32 {
+	l := make([]float32, 0, hi-lo+1)
+	for v := lo; v <= hi; v++ {
+		l = append(l, float32(v))
+	}
+	return l
+}
+
+// decodeScalar is DecodeRow for types that have no faster decoder.
+func decodeScalar(s *Scalar, size int, dst []float32, src []byte) {
+	var p Params
+	var codes [superBlock]uint8
+	eachBlock(s.Span, size, dst, src, func(x []float32, b []byte) {
+		s.unpack(&p, codes[:s.Span], b)
+		s.Decode(x, &p, codes[:s.Span])
+	})
+}
+
+// encodeScalar encodes all rows of a super-block type: fit, round with the stored parameters, pack.
+func encodeScalar(e *encoder, s *Scalar, size int) {
+	var p [batch]Params
+	var codes [batch * superBlock]uint8
+	for i := 0; i < len(e.x); i += batch * superBlock {
+		x := e.x[i:min(i+batch*superBlock, len(e.x))]
+		n := len(x) / superBlock
+		s.fit(p[:n], codes[:len(x)], x, e.im.skip(i))
+		for b := range n {
+			c := codes[b*superBlock : (b+1)*superBlock]
+			s.codes(c, &p[b], x[b*superBlock:(b+1)*superBlock])
+			at := (i/superBlock + b) * size
+			s.pack(e.dst[at:at+size], &p[b], c)
+		}
+	}
+}
