@@ -71,3 +71,29 @@ func BenchmarkSyrk(b *testing.B) {
 		benchPools(b, n*n*rows, func(p *Pool) { SyrkAddF64(p, h, n, x) })
 	})
 }
+
+func BenchmarkProduct64(b *testing.B) {
+	const n = 1024
+	rng := rand.New(rand.NewPCG(1, 2))
+	x, y, c := make([]float64, n*n), make([]float64, n*n), make([]float64, n*n)
+	for i := range x {
+		x[i], y[i] = rng.NormFloat64(), rng.NormFloat64()
+	}
+	benchPools(b, 2*n*n*n, func(p *Pool) { GemmNT64(p, MatF64(n, n, c), MatF64(n, n, x), MatF64(n, n, y), false) })
+}
+
+func BenchmarkCholeskyUpperInverse(b *testing.B) {
+	for _, n := range []int{1024, 4096} {
+		x := matrix(rand.New(rand.NewPCG(1, 2)), F32, n+n/8, n, 0)
+		h, u := make([]float64, n*n), make([]float64, n*n)
+		SyrkAddF64(NewPool(2), h, n, x)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			benchPools(b, 2./3*float64(n)*float64(n)*float64(n), func(p *Pool) {
+				copy(u, h)
+				if err := CholeskyUpperInverse(p, u, n); err != nil {
+					b.Fatal(err)
+				}
+			})
+		})
+	}
+}

@@ -19,43 +19,161 @@ func (e *PivotError) Error() string {
 // upper triangular U with a positive diagonal and H⁻¹ = UᵀU, the factor of GPTQ. The strict lower triangle becomes zero.
 //
 // With J the reversal of rows and columns, JHJ = LLᵀ gives H = VVᵀ for the upper V = JLJ, hence U = V⁻¹: one
-// factorization and one triangular inverse, 2n³/3 operations. A *PivotError leaves h undefined.
+// factorization and one triangular inverse, 2n³/3 operations in all, where inverting H and factoring again takes twice
+// as many. Besides h it needs cholBlock columns and the panels of the products. After a *PivotError h is undefined.
 func CholeskyUpperInverse(p *Pool, h []float64, n int) error {
-	at := func(i, j int) *float64 { return &h[i*n+j] }
-	for i := range n { // only the lower triangle is input
-		for j := i + 1; j < n; j++ {
-			*at(i, j) = *at(j, i)
-		}
+	checkShape("CholeskyUpperInverse", n, n, n, len(h))
+	Symmetrize(p, h, n)
+	words := p.take(8 * n * cholBlock)
+	defer p.give(words)
+	f := factor{pool: p, m: MatF64(n, n, h), temp: floats[float64](words, n*cholBlock), block: cholBlock}
+	if err := f.decompose(); err != nil {
+		return err
 	}
-	for j := n - 1; j >= 0; j-- { // V, columns from the right
-		for i := j; i >= 0; i-- {
-			s := *at(i, j)
-			for k := j + 1; k < n; k++ {
-				s = math.FMA(-*at(i, k), *at(j, k), s)
-			}
-			if i == j {
-				if !(s > 0) || math.IsInf(s, 0) {
-					return &PivotError{j, s}
-				}
-				*at(j, j) = math.Sqrt(s)
-			} else {
-				*at(i, j) = s / *at(j, j)
-			}
+	f.invert()
+	return nil
+}
+
+// Block sizes: of the whole matrix, and of its diagonal blocks. The leaves are small enough for scalar loops.
+const (
+	cholBlock = 256
+	cholLeaf  = 32
+)
+
+// factor works on the upper triangle of m, block columns from the right, in place.
+type factor struct {
+	pool  *Pool
+	m     Mat64
+	temp  []float64 // m.Rows x block
+	block int
+	first int // index of row 0 in the whole matrix, for errors
+}
+
+// decompose replaces the upper triangle of H = VVᵀ by V outside the diagonal blocks and by their inverses inside.
+func (f *factor) decompose() error {
+	n := f.m.Rows
+	for j1 := n; j1 > 0; {
+		j0 := (j1 - 1) / f.block * f.block
+		diag := f.m.slice(j0, j1, j0, j1)
+		if err := f.leaf(diag, j0); err != nil {
+			return err
 		}
-	}
-	for j := range n { // U = V⁻¹, column by column: U[:j,j] = -U[:j,:j]·V[:j,j]/V[j,j]
-		d := 1 / *at(j, j)
-		for i := range j {
-			s := 0.0
-			for k := i; k < j; k++ {
-				s = math.FMA(*at(i, k), *at(k, j), s)
-			}
-			*at(i, j) = -s * d
+		if j0 > 0 {
+			rest := f.m.slice(0, j0, j0, j1) // H[:j0, J] becomes V[:j0, J] = H[:j0, J]·V_JJ⁻ᵀ
+			v := Mat64{Rows: j0, Cols: j1 - j0, Stride: j1 - j0, F64: f.temp}
+			g := newProduct64(f.pool, v, rest.operand(true), diag.operand(true), j1-j0, false)
+			g.zeros = zeroBUpper
+			g.run()
+			f.copyNegated(rest, v)
+			g = newProduct64(f.pool, f.m.slice(0, j0, 0, j0), v.operand(true), rest.operand(true), j1-j0, true)
+			g.part = upper // H[:j0, :j0] -= V[:j0, J]·V[:j0, J]ᵀ, with the sign in rest
+			g.run()
+			f.negate(rest)
 		}
-		*at(j, j) = d
-	}
-	for i := range n {
-		clear(h[i*n : i*n+i])
+		j1 = j0
 	}
 	return nil
+}
+
+// leaf replaces a diagonal block H_JJ = V_JJ·V_JJᵀ by V_JJ⁻¹, with zeros below the diagonal.
+func (f *factor) leaf(d Mat64, at int) error {
+	if f.block > cholLeaf {
+		sub := factor{m: d, temp: f.temp, block: cholLeaf, first: at, pool: f.pool}
+		err := sub.decompose()
+		if err == nil {
+			sub.invert()
+		}
+		return err
+	}
+	if err := decomposeLeaf(d, f.first+at); err != nil {
+		return err
+	}
+	invertLeaf(d)
+	return nil
+}
+
+// invert completes U = V⁻¹ from the inverted diagonal blocks, block columns from the left: with U[:j0, :j0] done,
+// U[:j0, J] = -U[:j0, :j0]·(V[:j0, J]·U_JJ).
+func (f *factor) invert() {
+	n := f.m.Rows
+	for j0 := 0; j0 < n; j0 += f.block {
+		j1 := min(n, j0+f.block)
+		for i := j0; i < j1; i++ {
+			clear(f.m.F64[i*f.m.Stride : i*f.m.Stride+j0])
+		}
+		if j0 == 0 {
+			continue
+		}
+		v, t := f.m.slice(0, j0, j0, j1), Mat64{Rows: j0, Cols: j1 - j0, Stride: j1 - j0, F64: f.temp}
+		g := newProduct64(f.pool, t, v.operand(true), f.m.slice(j0, j1, j0, j1).operand(false), j1-j0, false)
+		g.zeros = zeroBLower
+		g.run()
+		g = newProduct64(f.pool, v, f.m.slice(0, j0, 0, j0).operand(true), t.operand(false), j0, false)
+		g.zeros = zeroALower
+		g.run()
+		f.negate(v)
+	}
+}
+
+// copyNegated sets dst = -src.
+func (f *factor) copyNegated(dst, src Mat64) {
+	f.pool.Run(rowTasks(dst.Rows), func(t int) {
+		for i := t * rowsPerTask; i < min(dst.Rows, (t+1)*rowsPerTask); i++ {
+			to, from := dst.F64[i*dst.Stride:][:dst.Cols], src.F64[i*src.Stride:][:dst.Cols]
+			for j, x := range from {
+				to[j] = -x
+			}
+		}
+	})
+}
+
+func (f *factor) negate(m Mat64) { f.copyNegated(m, m) }
+
+const rowsPerTask = 64
+
+func rowTasks(rows int) int { return (rows + rowsPerTask - 1) / rowsPerTask }
+
+// decomposeLeaf replaces the upper triangle of H = VVᵀ by V, element by element.
+func decomposeLeaf(d Mat64, first int) error {
+	n := d.Rows
+	row := func(i int) []float64 { return d.F64[i*d.Stride:][:n] }
+	for j := n - 1; j >= 0; j-- {
+		rj := row(j)
+		s := chain(-1, rj[j+1:], rj[j+1:], rj[j])
+		if !(s > 0) || math.IsInf(s, 0) {
+			return &PivotError{first + j, s}
+		}
+		rj[j] = math.Sqrt(s)
+		for i := range j {
+			ri := row(i)
+			ri[j] = chain(-1, ri[j+1:], rj[j+1:], ri[j]) / rj[j]
+		}
+	}
+	return nil
+}
+
+// chain adds sign*a[k]*b[k] to s, in order.
+func chain(sign float64, a, b []float64, s float64) float64 {
+	for k, v := range a {
+		s = math.FMA(sign*v, b[k], s)
+	}
+	return s
+}
+
+// invertLeaf replaces the upper triangular V by V⁻¹ and clears what lies below the diagonal.
+func invertLeaf(d Mat64) {
+	var col [cholLeaf]float64
+	for j := range d.Rows {
+		rj := d.F64[j*d.Stride:][:d.Cols]
+		clear(rj[:j])
+		inv := 1 / rj[j]
+		for i := range j {
+			col[i] = d.F64[i*d.Stride+j]
+		}
+		for i := range j {
+			ri := d.F64[i*d.Stride:][:d.Cols]
+			ri[j] = -chain(1, ri[i:j], col[i:j], 0) * inv
+		}
+		rj[j] = inv
+	}
 }

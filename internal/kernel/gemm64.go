@@ -42,6 +42,11 @@ func newProduct64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate boo
 	}
 }
 
+// slice is the sub-matrix of rows [r0, r1) and columns [c0, c1), not empty.
+func (m Mat64) slice(r0, r1, c0, c1 int) Mat64 {
+	return Mat64{Rows: r1 - r0, Cols: c1 - c0, Stride: m.Stride, F64: m.F64[r0*m.Stride+c0 : (r1-1)*m.Stride+c1]}
+}
+
 // operand views m as A or B of a product: alongK says that k runs along its rows.
 func (m Mat64) operand(alongK bool) operand[float64] {
 	o := operand[float64]{data: m.F64, kind: kindF64, stride: m.Stride, outer: m.Cols, alongK: alongK}

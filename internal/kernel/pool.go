@@ -125,3 +125,8 @@ func (p *Pool) give(words []uint64) {
 	p.free = append(p.free, words)
 	p.mu.Unlock()
 }
+
+// floats views scratch memory as n numbers.
+func floats[T real](words []uint64, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))), n)
+}

@@ -11,6 +11,29 @@ const (
 	upper      // row <= column
 )
 
+// zeros says which elements of A or B are known to be zero. Leaving them out changes no bit of a chain.
+type zeros uint8
+
+const (
+	zeroALower zeros = 1 << iota // A[i,k] = 0 for k < i
+	zeroBUpper                   // B[k,j] = 0 for k < j
+	zeroBLower                   // B[k,j] = 0 for k > j
+)
+
+// span returns the part of [k0, k1) that matters to rows from i on and columns [j, j1).
+func (z zeros) span(k0, k1, i, j, j1 int) (from, to int) {
+	if z&zeroALower != 0 {
+		k0 = max(k0, i)
+	}
+	if z&zeroBUpper != 0 {
+		k0 = max(k0, j)
+	}
+	if z&zeroBLower != 0 {
+		k1 = min(k1, j1)
+	}
+	return k0, max(k0, k1)
+}
+
 // product is one C (+)= A·B with packed panels.
 //
 // C is cut into blocks of blockRows x blockCols; for each and for each block of k, all workers first pack the panels of A and
@@ -27,6 +50,7 @@ type product[T real] struct {
 	add     bool      // to the old C
 	wide    []float64 // if set, replaces c: blocks of k are added to this matrix of row length ldc
 	mirror  bool      // copy the lower triangle to the upper
+	zeros   zeros     // what need not be multiplied
 	kc      int
 	serial  bool // too small to be worth starting helpers
 }
@@ -52,7 +76,7 @@ func (g *product[T]) run() {
 		return
 	}
 	if g.k == 0 {
-		g.clear()
+		g.finishEmpty()
 		return
 	}
 	g.serial = g.m*g.n*g.k <= smallProduct
@@ -62,7 +86,7 @@ func (g *product[T]) run() {
 	sizeB := (cols + g.ks.nr - 1) / g.ks.nr * g.ks.nr * kc
 	words := g.pool.take((sizeA + sizeB) * int(unsafe.Sizeof(*new(T))))
 	defer g.pool.give(words)
-	panelA := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))), sizeA+sizeB)
+	panelA := floats[T](words, sizeA+sizeB)
 	panelB := panelA[sizeA:]
 	for j0 := 0; j0 < g.n; j0 += blockCols {
 		for i0 := 0; i0 < g.m; i0 += blockRows {
@@ -81,17 +105,14 @@ func (g *product[T]) run() {
 	}
 }
 
-// clear is the product for K = 0.
-func (g *product[T]) clear() {
-	if g.add {
-		return
-	}
-	for i := range g.m {
+// finishEmpty is the product for K = 0: nothing is added.
+func (g *product[T]) finishEmpty() {
+	for i := 0; i < g.m && !g.add; i++ {
 		from, to := g.part.columns(i, 0, g.n)
-		if g.mirror {
-			from, to = 0, g.n
-		}
 		clear(g.c[i*g.ldc+from : i*g.ldc+to])
+	}
+	if g.mirror {
+		mirror(g.ks, g.c, g.ldc, 0, g.m, 0, g.n)
 	}
 }
 
@@ -165,23 +186,30 @@ func (g *product[T]) tileBlock(b *block[T], i0, i1, j0, j1 int) {
 	var edge []T // a tile that does not lie wholly in C, or in its part
 	for j := j0; j < j1; j += ks.nr {
 		cols := min(ks.nr, j1-j)
-		pb := &b.b[(j-b.j0)*b.kc]
 		for i := i0; i < i1; i += ks.mr {
 			rows := min(ks.mr, i1-i)
-			pa := &b.a[(i-b.i0)/ks.mr*ks.aStride*b.kc]
+			k0, k1 := g.zeros.span(b.k0, b.k0+b.kc, i, j, j1)
+			k, skip := k1-k0, k0-b.k0
+			if k == 0 {
+				if b.add {
+					continue
+				}
+				skip = 0
+			}
+			pa, pb := &b.a[(i-b.i0)/ks.mr*ks.aStride*b.kc+skip*ks.aStride], &b.b[(j-b.j0)*b.kc+skip*ks.nr]
 			switch g.place(i, rows, j, cols) {
 			case outside:
 			case inside:
 				if g.wide != nil {
-					ks.tileWide(b.kc, pa, pb, &g.wide[i*g.ldc+j], g.ldc)
+					ks.tileWide(k, pa, pb, &g.wide[i*g.ldc+j], g.ldc)
 				} else {
-					ks.tiles[rows-1](b.kc, pa, pb, &g.c[i*g.ldc+j], g.ldc, b.add)
+					ks.tiles[rows-1](k, pa, pb, &g.c[i*g.ldc+j], g.ldc, b.add)
 				}
 			case across:
 				if edge == nil {
 					edge = make([]T, ks.mr*ks.nr)
 				}
-				ks.tiles[rows-1](b.kc, pa, pb, &edge[0], ks.nr, false)
+				ks.tiles[rows-1](k, pa, pb, &edge[0], ks.nr, false)
 				g.emit(edge, i, rows, j, cols, b.add)
 			}
 		}
