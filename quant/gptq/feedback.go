@@ -1,0 +1,147 @@
+package gptq
+
+import (
+	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/grid"
+)
+
+// tile is the state of one tile of rows during a solve. Columns of target, q and codes lie in natural order.
+type tile struct {
+	p      *Prepared
+	g      grid.Grid
+	rows   int
+	target grid.Tile     // what is approximated
+	q      grid.Tile     // the values of the codes
+	codes  []uint8       // [K, rows]
+	params []grid.Params // one set per group
+}
+
+func newTile(p *Prepared, g grid.Grid, target grid.Tile) *tile {
+	t := &tile{p: p, g: g, rows: target.Rows, target: target, q: grid.NewTile(target.Rows, p.k)}
+	t.codes = make([]uint8, p.k*t.rows)
+	t.params = make([]grid.Params, len(p.layout.spans))
+	for i := range t.params {
+		t.params[i] = make(grid.Params, g.Width()*t.rows)
+	}
+	return t
+}
+
+// col returns the codes of a column.
+func (t *tile) col(c int) []uint8 { return t.codes[c*t.rows : (c+1)*t.rows] }
+
+// feedback runs GPTQ: fills q, codes and params.
+func (t *tile) feedback() {
+	k, rows, l := t.p.k, t.rows, t.p.layout
+	w := grid.NewTile(rows, k) // working copy in visiting order
+	for pos, c := range l.order {
+		copy(w.Col(pos), t.target.Col(c))
+	}
+	if l.static || l.spans[0].col1 == k {
+		t.fitAll()
+	}
+	e := grid.NewTile(rows, lookAheadMost)
+	for _, b := range l.blocks {
+		t.block(b, w, e)
+		if b.pos1 == k {
+			break
+		}
+		// Carry the errors of the block on: W[:, after] −= E·U[block, after], transposed as everything here.
+		n := b.pos1 - b.pos0
+		rest := kernel.MatF32(k-b.pos1, rows, w.Data[b.pos1*rows:])
+		u := kernel.MatF32(k, k, t.p.u).Slice(b.pos0, b.pos1, b.pos1, k)
+		kernel.GemmTN(nil, rest, u, kernel.MatF32(n, rows, e.Data[:n*rows]), true)
+	}
+}
+
+// fitAll chooses the parameters of every group from the original weights.
+func (t *tile) fitAll() {
+	for i, s := range t.p.layout.spans {
+		t.g.Fit(t.params[i], t.target.Cut(s.col0, s.col1), t.p.importance[s.col0:s.col1])
+	}
+}
+
+// block rounds the columns of one block and leaves their negated errors (q − w)/U_kk in e.
+func (t *tile) block(b block, w, e grid.Tile) {
+	l := t.p.layout
+	if len(b.spans) == 0 {
+		t.run(b.pos0, b.pos1, b, w, e)
+		return
+	}
+	before := grid.Tile{Rows: t.rows, Cols: b.pos1 - b.pos0, Data: append([]float32(nil), w.Cut(b.pos0, b.pos1).Data...)}
+	for _, i := range b.spans {
+		s := &l.spans[i]
+		t.enter(i, b, w, before)
+		if end := s.pos0 + s.col1 - s.col0; end > b.pos1 || t.p.opt.Fit != LookAhead {
+			t.run(s.pos0, min(end, b.pos1), b, w, e)
+			continue
+		}
+		for _, sb := range s.subs {
+			t.lookAhead(i, sb, w)
+			t.run(sb.pos0, sb.pos1, b, w, e)
+		}
+	}
+}
+
+// enter fits the parameters of group i to the weights as they are now, or as they were at the start of the block. A group
+// that is a whole row keeps the fit to its original weights.
+func (t *tile) enter(i int, b block, w, before grid.Tile) {
+	s := &t.p.layout.spans[i]
+	if s.col0 == 0 && s.col1 == t.p.k {
+		return
+	}
+	now := t.gather(s.pos0, s.pos0+s.col1-s.col0, s.col0, w)
+	if t.p.opt.Fit == Boundary && s.pos0 > b.pos0 {
+		now = t.gatherFrom(before, s.pos0-b.pos0, s)
+	}
+	t.g.Fit(t.params[i], now, t.p.importance[s.col0:s.col1])
+}
+
+// gather returns the columns at positions [pos0, pos1), which are the storage columns from col0 on, as they lie in
+// storage.
+func (t *tile) gather(pos0, pos1, col0 int, w grid.Tile) grid.Tile {
+	g := grid.NewTile(t.rows, pos1-pos0)
+	for pos := pos0; pos < pos1; pos++ {
+		copy(g.Col(t.p.layout.order[pos]-col0), w.Col(pos))
+	}
+	return g
+}
+
+func (t *tile) gatherFrom(before grid.Tile, at int, s *span) grid.Tile {
+	g := grid.NewTile(t.rows, s.col1-s.col0)
+	for i := range g.Cols {
+		copy(g.Col(t.p.layout.order[s.pos0+i]-s.col0), before.Col(at+i))
+	}
+	return g
+}
+
+// run rounds positions [p0, p1) one after the other and spreads each error over the rest of the block.
+func (t *tile) run(p0, p1 int, b block, w, e grid.Tile) {
+	k := t.p.k
+	for pos := p0; pos < p1; pos++ {
+		c := t.p.layout.order[pos]
+		s := t.p.layout.spanOf(c)
+		x, y := w.Col(pos), t.q.Col(c)
+		t.g.Round(t.params[t.spanIndex(c)], c-s.col0, x, y, t.col(c))
+		row := t.p.u[pos*k : (pos+1)*k]
+		inv := 1 / row[pos]
+		err := e.Col(pos - b.pos0)
+		for r := range err {
+			err[r] = (y[r] - x[r]) * inv
+		}
+		for j := pos + 1; j < b.pos1; j++ {
+			axpy(w.Col(j), err, row[j])
+		}
+	}
+}
+
+func (t *tile) spanIndex(col int) int {
+	return col / (t.p.layout.spans[0].col1 - t.p.layout.spans[0].col0)
+}
+
+// axpy adds a·x to dst, rounding each product on its own.
+func axpy(dst, x []float32, a float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] += float32(a * v)
+	}
+}

@@ -1,0 +1,44 @@
+package gptq
+
+import (
+	"github.com/llmquant/quantize/quant/grid"
+)
+
+// lookAhead chooses, row by row, the parameters of sub-block sb of group i: every candidate of the grid rounds the
+// columns of the sub-block with feedback among them, and the least Σ ((w̃ − q)/U_kk)² wins, which is exactly the share of
+// L that these columns will have. Only params changes.
+func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
+	n, rows := sb.pos1-sb.pos0, t.rows
+	s := &t.p.layout.spans[i]
+	col0 := s.col0 + sb.index*t.g.Sub()
+	now := t.gather(sb.pos0, sb.pos1, col0, w)
+	importance := t.p.importance[col0 : col0+n]
+	start := grid.Params(append([]float32(nil), t.params[i]...))
+	trial := make(grid.Params, len(start))
+	work := grid.NewTile(rows, n)
+	y, e, codes := make([]float32, rows), make([]float32, rows), make([]uint8, rows)
+	loss, least := make([]float32, rows), make([]float32, rows)
+	for c := 0; t.g.Propose(c, trial, start, sb.index, now, importance); c++ {
+		copy(work.Data, w.Cut(sb.pos0, sb.pos1).Data)
+		clear(loss)
+		for a := range n {
+			pos := sb.pos0 + a
+			row := t.p.u[pos*t.p.k : (pos+1)*t.p.k]
+			x, inv := work.Col(a), 1/row[pos]
+			t.g.Round(trial, t.p.layout.order[pos]-s.col0, x, y, codes)
+			for r := range e {
+				e[r] = (y[r] - x[r]) * inv
+				loss[r] += float32(e[r] * e[r])
+			}
+			for j := a + 1; j < n; j++ {
+				axpy(work.Col(j), e, row[sb.pos0+j])
+			}
+		}
+		for r, v := range loss {
+			if v < least[r] || c == 0 {
+				least[r] = v
+				t.params[i].CopyRow(trial, r, rows)
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package gptq
+
+import (
+	"context"
+
+	"github.com/llmquant/quantize/formats/packing"
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/grid"
+)
+
+// Report tells how a solve went. Losses are L in the units of the Hessian given: mean squared output error summed over
+// the outputs, damping included, when H is an average over tokens.
+type Report struct {
+	Loss        float64 // of the result
+	NearestLoss float64 // of plain rounding on the same grid
+	Rho         float64 // share of the target shift that was used
+	Damp        float64
+	Dead        int
+	Guarded     int    // rows replaced by plain rounding
+	Passes      int    // refinement passes that changed something, the most over all tiles
+	Fallback    string // why the whole matrix was rounded plainly; "" otherwise
+}
+
+// Problem is one weight to round.
+type Problem struct {
+	W     []float32 // [Out, K], row-major; not changed
+	Out   int
+	Stats *Stats
+	Grid  grid.Grid
+}
+
+// Solve prepares the statistics and rounds one weight; callers with several weights on one input call Prepare once.
+func Solve(ctx context.Context, pool *kernel.Pool, pr Problem, o Options) (*packing.Linear, Report, error) {
+	p, err := Prepare(pool, pr.Stats, pr.Grid, o)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	return p.Solve(ctx, pool, pr.W, pr.Out, pr.Grid)
+}
+
+// Solve rounds w[out, K] on a grid with the geometry that Prepare was given.
+func (p *Prepared) Solve(ctx context.Context, pool *kernel.Pool, w []float32, out int, g grid.Grid) (*packing.Linear, Report, error) {
+	rep := Report{Damp: p.Damp, Dead: len(p.Dead), Fallback: p.Fallback}
+	if out < 1 || len(w) != out*p.k {
+		return nil, rep, safeio.Corruptf("%d weights for %d outputs of %d inputs", len(w), out, p.k)
+	}
+	if first := p.layout.spans[0]; first.col1-first.col0 != min(g.Span(), p.k) {
+		return nil, rep, safeio.Unsupportedf("prepared for groups of %d, not for %s", first.col1-first.col0, g.Name())
+	}
+	if p.Fallback != "" {
+		l, err := grid.RoundNearest(ctx, pool, w, out, p.k, g, nil)
+		return l, rep, err
+	}
+	if err := grid.CheckFinite(w, p.k); err != nil {
+		return nil, rep, err
+	}
+	live := p.withoutDead(w, out)
+	target, rho := p.target(pool, live, out)
+	rep.Rho = rho
+	l := g.New(out, p.k)
+	tiles := make([]tileReport, (out+grid.TileRows-1)/grid.TileRows)
+	pool.Run(len(tiles), func(i int) {
+		if ctx.Err() == nil {
+			tiles[i] = p.solveTile(l, g, live, target, out, i*grid.TileRows)
+		}
+	})
+	for _, t := range tiles {
+		rep.Loss += t.loss * p.mean
+		rep.NearestLoss += t.nearest * p.mean
+		rep.Guarded += t.guarded
+		rep.Passes = max(rep.Passes, t.passes)
+	}
+	return l, rep, ctx.Err()
+}
+
+// withoutDead returns the weights with the columns of dead channels set to zero, w itself when there are none.
+func (p *Prepared) withoutDead(w []float32, out int) []float32 {
+	if len(p.Dead) == 0 {
+		return w
+	}
+	live := append([]float32(nil), w...)
+	for n := range out {
+		for _, c := range p.Dead {
+			live[n*p.k+c] = 0
+		}
+	}
+	return live
+}
+
+type tileReport struct {
+	loss, nearest   float64
+	guarded, passes int
+}
+
+// solveTile rounds the rows from row0 on and stores them in l.
+func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32, out, row0 int) (rep tileReport) {
+	rows := min(grid.TileRows, out-row0)
+	goal := grid.NewTile(rows, p.k)
+	goal.Load(target, p.k, row0)
+	t := newTile(p, g, goal)
+	t.feedback()
+	if p.opt.Passes > 0 {
+		rep.passes = t.refine()
+	}
+	plain := goal
+	if &w[0] != &target[0] {
+		plain = grid.NewTile(rows, p.k)
+		plain.Load(w, p.k, row0)
+	}
+	near := t.nearest(plain)
+	mine, theirs := t.losses(t.q), t.losses(near.q)
+	for r := range rows {
+		rep.nearest += theirs[r]
+		if p.opt.Guard && theirs[r] < mine[r] {
+			t.takeRow(near, r)
+			mine[r] = theirs[r]
+			rep.guarded++
+		}
+		rep.loss += mine[r]
+	}
+	for i, s := range p.layout.spans {
+		g.Store(l, row0, s.col0, t.params[i], t.codes[s.col0*rows:s.col1*rows])
+	}
+	return rep
+}
