@@ -1,0 +1,119 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
+)
+
+// TensorMap says how one GGUF tensor is made from tensors in Hugging Face names. All transformations move whole rows,
+// so a pipeline can stream any tensor in pieces of a few rows.
+type TensorMap struct {
+	Tensor             // name, type and shape in the GGUF file
+	Sources  []string  // one tensor per matrix (expert), or the only one
+	RotaryQK int       // heads of a q or k projection whose rows are stored as interleaved rotary pairs; 0: order kept
+	Data     []float32 // a tensor that exists in GGUF only (rope_freqs): its values; Sources is empty then
+}
+
+// interleave maps row r of a head in GGUF order to the row in Hugging Face order. Rotary pairs lie side by side in GGUF
+// (2b, 2b+1) and half a head apart in Transformers (b, b+dim/2).
+func interleave(r, dim int64) int64 { return r%2*(dim/2) + r/2 }
+
+// deinterleave is the inverse of interleave.
+func deinterleave(r, dim int64) int64 {
+	if r < dim/2 {
+		return 2 * r
+	}
+	return 2*(r-dim/2) + 1
+}
+
+// SourceRow returns where row r of the tensor (counted over all matrices) comes from.
+func (m *TensorMap) SourceRow(r int64) (name string, row int64) {
+	matrix, row := r/m.NE[1], r%m.NE[1]
+	if m.RotaryQK > 0 && m.Dims > 1 {
+		dim := m.NE[1] / int64(m.RotaryQK)
+		row = row/dim*dim + interleave(row%dim, dim)
+	}
+	return m.Sources[matrix], row
+}
+
+// ReadRows fills dst with rows first … first+len(dst)/Cols-1, widened to float32. Rows of one head are read together, so
+// memory stays near len(dst) whatever the tensor's size.
+func (m *TensorMap) ReadRows(src tensor.Source, dst []float32, first int64) error {
+	cols := m.Cols()
+	rows := int64(len(dst)) / cols
+	if first < 0 || rows*cols != int64(len(dst)) || first+rows > m.Rows() {
+		return &safeio.Error{Op: "convert", Tensor: m.Name, Err: safeio.Corruptf("rows %d … %d of %d were asked for", first, first+rows, m.Rows())}
+	}
+	if m.Data != nil {
+		copy(dst, m.Data[first*cols:])
+		return nil
+	}
+	for rows > 0 {
+		matrix, row := first/m.NE[1], first%m.NE[1]
+		n := min(rows, m.NE[1]-row)
+		if err := m.readMatrix(src, m.Sources[matrix], dst[:n*cols], row); err != nil {
+			return err
+		}
+		dst, first, rows = dst[n*cols:], first+n, rows-n
+	}
+	return nil
+}
+
+// readMatrix reads consecutive GGUF rows of one matrix.
+func (m *TensorMap) readMatrix(src tensor.Source, name string, dst []float32, row int64) error {
+	width, unit := m.Cols(), m.NE[1] // elements that move together, and how many of them
+	if m.Dims == 1 {
+		width, unit = 1, m.NE[0]
+	}
+	if m.RotaryQK == 0 {
+		return readFloats(src, name, dst, row*m.Cols())
+	}
+	if m.Dims == 1 {
+		row = 0
+	}
+	n := int64(len(dst)) / width
+	dim := unit / int64(m.RotaryQK)
+	low, high := row/dim*dim, min((row+n+dim-1)/dim*dim, unit) // whole heads
+	buf := make([]float32, (high-low)*width)
+	if err := readFloats(src, name, buf, low*width); err != nil {
+		return err
+	}
+	for i := range n {
+		r := row + i
+		from := r/dim*dim + interleave(r%dim, dim) - low
+		copy(dst[i*width:(i+1)*width], buf[from*width:])
+	}
+	return nil
+}
+
+// readFloats reads elements off … off+len(dst) of a tensor of any plain float type.
+func readFloats(src tensor.Source, name string, dst []float32, off int64) error {
+	info, ok := src.Lookup(name)
+	if !ok {
+		return &safeio.Error{Op: "convert", Tensor: name, Err: safeio.Corruptf("the checkpoint lacks the tensor")}
+	}
+	size := info.DType.Size()
+	raw := make([]byte, int64(len(dst))*size)
+	if err := src.ReadTensor(name, raw, off*size); err != nil {
+		return err
+	}
+	if err := tensor.ToFloat32(dst, info.DType, raw); err != nil {
+		return &safeio.Error{Op: "convert", Tensor: name, Err: safeio.Unsupportedf("%v", err)}
+	}
+	return nil
+}
+
+// EncodeRows rounds rows to a plain float type of the file (F32, F16 or BF16), nearest with ties to even, as the
+// reference converter does. Block formats are the business of quant/grid/ggml.
+func EncodeRows(dst []byte, to Type, rows []float32) error {
+	if to == F32 {
+		for i, v := range rows {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+		return nil
+	}
+	return tensor.FromFloat32(dst, to.DType(), rows)
+}
