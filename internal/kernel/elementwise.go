@@ -2,86 +2,121 @@ package kernel
 
 import "math"
 
-// Exp sets dst[i] = e^x[i], within 2 ulp, with overflow to +Inf, gradual underflow to 0 and NaN for NaN. dst may be x.
-func Exp(dst, x []float32) {
+// Exp sets dst[i] = e^x[i], within 1 ulp, with overflow to +Inf, gradual underflow to 0 and NaN for NaN. dst may be x.
+func Exp(dst, x []float32) { active().exp(dst, x) }
+
+// SiluMul sets dst[i] = silu(gate[i])*up[i] with silu(g) = g/(1+e^-g), the gated unit of a Llama block. dst may be gate or up.
+func SiluMul(dst, gate, up []float32) { active().siluMul(dst, gate, up) }
+
+// Softmax replaces row by e^(x-max)/Σe^(x-max). Masked entries may be -Inf.
+func Softmax(row []float32) { active().softmax(row) }
+
+// RMSNorm sets dst = x / sqrt(mean(x²)+eps) * weight for one row. dst may be x.
+func RMSNorm(dst, x, weight []float32, eps float32) { active().rmsNorm(dst, x, weight, eps) }
+
+// Scale multiplies every element of x by s.
+func Scale(x []float32, s float32) { active().scale(x, s) }
+
+// AddScaled adds s*x to dst with one rounding per element.
+func AddScaled(dst, x []float32, s float32) { active().addScaled(dst, x, s) }
+
+func (s *set) exp(dst, x []float32) {
 	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] = exp32(v)
+	done := s.bursts(len(x), func(v *vectors, i, n int) { v.exp(&dst[i], &x[i], n) })
+	for i := done; i < len(x); i++ {
+		dst[i] = exp32(x[i])
 	}
 }
 
-// SiluMul sets dst[i] = silu(gate[i])*up[i] with silu(g) = g/(1+e^-g), the gated unit of a Llama block. dst may be gate or up.
-func SiluMul(dst, gate, up []float32) {
+func (s *set) siluMul(dst, gate, up []float32) {
 	dst, up = dst[:len(gate)], up[:len(gate)]
-	for i, g := range gate {
+	done := s.bursts(len(gate), func(v *vectors, i, n int) { v.siluMul(&dst[i], &gate[i], &up[i], n) })
+	for i := done; i < len(gate); i++ {
+		g := gate[i]
 		dst[i] = g / (1 + exp32(-g)) * up[i]
 	}
 }
 
-// Softmax replaces row by e^(x-max)/Σe^(x-max). Masked entries may be -Inf.
-func Softmax(row []float32) {
+func (s *set) softmax(row []float32) {
 	if len(row) == 0 {
 		return
 	}
-	top := row[0]
-	for _, v := range row[1:] {
+	top := s.max(row)
+	var acc [lanes]float32
+	done := s.bursts(len(row), func(v *vectors, i, n int) { v.expSum(&acc, &row[i], top, n) })
+	for i := done; i < len(row); i++ {
+		row[i] = exp32(row[i] - top)
+		acc[i%lanes] += row[i]
+	}
+	s.scale(row, 1/sumLanes(&acc))
+}
+
+// max is the largest element of x, which is not empty. Where a NaN is present the result is unspecified.
+func (s *set) max(x []float32) float32 {
+	var acc [lanes]float32
+	for i := range acc {
+		acc[i] = x[0]
+	}
+	done := s.bursts(len(x), func(v *vectors, i, n int) { v.max(&acc, &x[i], n) })
+	top := acc[0]
+	for _, v := range acc[1:] {
 		top = max(top, v)
 	}
-	for i, v := range row {
-		row[i] = exp32(v - top)
+	for _, v := range x[done:] {
+		top = max(top, v)
 	}
-	inv := 1 / Sum(row)
-	for i := range row {
-		row[i] *= inv
-	}
+	return top
 }
 
-// RMSNorm sets dst = x / sqrt(mean(x²)+eps) * weight for one row. dst may be x.
-func RMSNorm(dst, x, weight []float32, eps float32) {
+func (s *set) rmsNorm(dst, x, weight []float32, eps float32) {
 	dst, weight = dst[:len(x)], weight[:len(x)]
 	var acc [lanes]float32
-	for i, v := range x {
-		acc[i%lanes] = fma32(v, v, acc[i%lanes])
+	done := s.bursts(len(x), func(v *vectors, i, n int) { v.sumSq(&acc, &x[i], n) })
+	for i := done; i < len(x); i++ {
+		acc[i%lanes] = fma32(x[i], x[i], acc[i%lanes])
 	}
 	inv := 1 / float32(math.Sqrt(float64(sumLanes(&acc)/float32(len(x))+eps)))
-	for i, v := range x {
-		dst[i] = float32(v*inv) * weight[i]
+	done = s.bursts(len(x), func(v *vectors, i, n int) { v.scaleMul(&dst[i], &x[i], &weight[i], inv, n) })
+	for i := done; i < len(x); i++ {
+		dst[i] = x[i] * inv * weight[i]
 	}
 }
 
-// Scale multiplies every element of x by s.
-func Scale(x []float32, s float32) {
-	for i := range x {
-		x[i] *= s
+func (s *set) scale(x []float32, f float32) {
+	done := s.bursts(len(x), func(v *vectors, i, n int) { v.scale(&x[i], f, n) })
+	for i := done; i < len(x); i++ {
+		x[i] *= f
 	}
 }
 
-// AddScaled adds s*x to dst with one rounding per element.
-func AddScaled(dst, x []float32, s float32) {
+func (s *set) addScaled(dst, x []float32, f float32) {
 	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] = fma32(s, v, dst[i])
+	done := s.bursts(len(x), func(v *vectors, i, n int) { v.addScaled(&dst[i], &x[i], f, n) })
+	for i := done; i < len(x); i++ {
+		dst[i] = fma32(f, x[i], dst[i])
 	}
 }
 
-// exp32 splits x = n·ln2 + r with |r| <= ln2/2 and scales a polynomial in r by 2^n in two steps, so that results below
-// the normal range are rounded once.
+// exp32 splits x = n·ln2 + r with |r| <= ln2/2 and scales a polynomial in r by 2^n in two steps, so that a result below
+// the normal range is rounded once.
 func exp32(x float32) float32 {
 	const magic = 0x1.8p23 // adding it rounds to an integer in the low bits
 	x = min(max(x, -105), 89)
 	t := fma32(x, math.Log2E, magic)
 	n := t - magic
-	r := fma32(n, -0x1.62e4p-1, x)
+	r := fma32(n, -0x1.62e4p-1, x) // exact: the upper part of ln2 has 15 bits
 	r = fma32(n, -0x1.7f7d1cp-20, r)
-	y := float32(expCoef[0])
-	for _, c := range expCoef[1:] {
+	y := float32(expTerms[0])
+	for _, c := range expTerms[1:] {
 		y = fma32(y, r, c)
 	}
 	k := int32(math.Float32bits(t) - math.Float32bits(magic))
-	h := k >> 1
-	return float32(y*pow2(h)) * pow2(k-h)
+	half := k >> 1
+	return float32(y*pow2(half)) * pow2(k-half)
 }
 
 func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
-var expCoef = [...]float32{1. / 5040, 1. / 720, 1. / 120, 1. / 24, 1. / 6, 0.5, 1, 1}
+// expTerms is 1 + r + r²·q(r), highest power first, with q of degree 4 from a Remez exchange for the least relative error:
+// 3e-9 before the coefficients are rounded, a twentieth of an ulp.
+var expTerms = [...]float32{0x1.6a2434p-10, 0x1.1239e2p-7, 0x1.5558f2p-5, 0x1.555492p-3, 0x1.fffffcp-2, 1, 1}

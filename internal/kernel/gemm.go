@@ -91,11 +91,3 @@ func (m Mat) operand(alongK bool) operand[float32] {
 	}
 	return o
 }
-
-func (m Mat) widenRow(dst []float32, i int) {
-	if m.Kind == F32 {
-		copy(dst, m.F32[i*m.Stride:i*m.Stride+m.Cols])
-		return
-	}
-	Widen(dst[:m.Cols], m.U16[i*m.Stride:i*m.Stride+m.Cols], m.Kind)
-}

@@ -40,6 +40,7 @@ type set struct {
 	name string
 	f32  kernels[float32]
 	f64  kernels[float64]
+	vec  *vectors // nil for the portable loops
 }
 
 // kindF64 indexes the packing functions of float64 matrices, beside the public kinds.

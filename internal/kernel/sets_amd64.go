@@ -52,6 +52,7 @@ var setAVX512 = &set{
 		copyA:     copyF64AVX512v2,
 		copyB:     [4]copyFunc[float64]{kindF64: copyF64AVX512v2},
 	},
+	vec: vectorsAVX2,
 }
 
 var setAVX2 = &set{
@@ -73,4 +74,13 @@ var setAVX2 = &set{
 		copyA:     copyF64AVX2v2,
 		copyB:     [4]copyFunc[float64]{kindF64: copyF64AVX2v2},
 	},
+	vec: vectorsAVX2,
+}
+
+var vectorsAVX2 = &vectors{
+	exp: expAVX2, expSum: expSumAVX2, siluMul: siluMulAVX2,
+	scale: scaleAVX2, addScaled: addScaledAVX2, scaleMul: scaleMulAVX2,
+	max: maxAVX2, sum: sumAVX2, sumSq: sumSqAVX2,
+	dot64: dot64AVX2, sqDiff: sqDiffAVX2, colAbsSum: colAbsSumAVX2, colSumSq: colSumSqAVX2,
+	widenBF16: widenBF16AVX2, widenF16: widenF16AVX2, narrowBF16: narrowBF16AVX2, narrowF16: narrowF16AVX2,
 }
