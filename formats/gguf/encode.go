@@ -62,8 +62,8 @@ func encode(kv *Metadata, tensors []Tensor, align int64) []byte {
 	return b
 }
 
-// place sets the offsets of the tensors of one file and returns the size of its data section.
-func place(tensors []Tensor, align int64) (int64, error) {
+// setOffsets sets the offsets of the tensors of one file and returns the size of its data section.
+func setOffsets(tensors []Tensor, align int64) (int64, error) {
 	at, ok := int64(0), true
 	for i := range tensors {
 		t := &tensors[i]

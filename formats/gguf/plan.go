@@ -114,7 +114,7 @@ func byShard(ts []Tensor) [][]Tensor {
 	return groups
 }
 
-// padded returns the space of a tensor, 0 for one that place will refuse.
+// padded returns the space of a tensor, 0 for one that setOffsets will refuse.
 func padded(t *Tensor, align int64) int64 {
 	c := *t
 	if !c.measure() {
@@ -126,7 +126,7 @@ func padded(t *Tensor, align int64) int64 {
 
 func addFile(p *container.Plan, name string, kv *Metadata, ts []Tensor, align int64) error {
 	ts = append([]Tensor(nil), ts...)
-	size, err := place(ts, align)
+	size, err := setOffsets(ts, align)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,179 @@
+package gguf
+
+import (
+	"math"
+
+	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/safeio"
+)
+
+// params are the numbers of a supported model as its metadata state them, range-checked.
+type params struct {
+	arch     string
+	permuted bool // q and k rows are stored as interleaved rotary pairs
+
+	blocks, hidden, inner, heads, kvHeads, headDim, context, vocab int
+
+	headDimKey                 bool // key_length is stated
+	eps, theta                 float64
+	experts, used, expertInner int // 0: dense; expertInner is the inner size of one expert
+	ropeType                   string
+	factor                     float64
+	original                   int
+	attnBias, mlpBias          bool
+	tied                       bool
+}
+
+// hfFamily is how a GGUF architecture is called in Transformers.
+type hfFamily struct {
+	arch, modelType, class string
+	permuted               bool
+	alwaysQKVBias          bool // no key says so
+}
+
+var hfFamilies = [...]hfFamily{
+	{"llama", "llama", "LlamaForCausalLM", true, false},
+	{"qwen2", "qwen2", "Qwen2ForCausalLM", false, true},
+	{"qwen3", "qwen3", "Qwen3ForCausalLM", false, false},
+	{"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", false, false},
+}
+
+func hfFamilyOf(name string) (hfFamily, error) {
+	for _, f := range hfFamilies {
+		if f.arch == name {
+			return f, nil
+		}
+	}
+	_, err := familyOf(name)
+	return hfFamily{}, err
+}
+
+// The ranges of counts: far above any model, far below what arithmetic on them could overflow.
+const (
+	mostBlocks = 1 << 16
+	mostCount  = 1 << 20
+	mostTokens = 1 << 31
+)
+
+// readParams reads the metadata of a supported architecture.
+func (f *File) readParams() (*params, error) {
+	name, err := f.Architecture()
+	if err != nil {
+		return nil, err
+	}
+	fam, err := hfFamilyOf(name)
+	if err != nil {
+		return nil, err
+	}
+	p := &params{arch: name, permuted: fam.permuted, factor: 1}
+	kv := &f.KV
+	for _, n := range []struct {
+		key      string
+		to       *int
+		most     int64
+		optional bool
+	}{
+		{"block_count", &p.blocks, mostBlocks, false},
+		{"embedding_length", &p.hidden, mostCount, false},
+		{"feed_forward_length", &p.inner, mostCount, false},
+		{"attention.head_count", &p.heads, mostCount, false},
+		{"attention.head_count_kv", &p.kvHeads, mostCount, true},
+		{"context_length", &p.context, mostTokens, false},
+		{"attention.key_length", &p.headDim, mostCount, true},
+		{"expert_count", &p.experts, mostCount, true},
+		{"expert_used_count", &p.used, mostCount, true},
+		{"expert_feed_forward_length", &p.expertInner, mostCount, true},
+		{"rope.scaling.original_context_length", &p.original, mostTokens, true},
+	} {
+		key := name + "." + n.key
+		if n.optional && !kv.Has(key) {
+			continue
+		}
+		v, err := kv.Int(key, 0, n.most)
+		if err != nil {
+			return nil, err
+		}
+		*n.to = int(v)
+	}
+	if err := p.readReals(kv); err != nil {
+		return nil, err
+	}
+	return p, p.settle(f)
+}
+
+func (p *params) readReals(kv *Metadata) error {
+	var err error
+	if p.eps, err = kv.Float(p.arch + ".attention.layer_norm_rms_epsilon"); err != nil {
+		return err
+	}
+	p.theta = 10000
+	if key := p.arch + ".rope.freq_base"; kv.Has(key) {
+		if p.theta, err = kv.Float(key); err != nil {
+			return err
+		}
+	}
+	if key := p.arch + ".rope.scaling.type"; kv.Has(key) {
+		if p.ropeType, err = kv.String(key); err != nil {
+			return err
+		}
+		if p.ropeType == "none" {
+			p.ropeType = ""
+		}
+	}
+	if key := p.arch + ".rope.scaling.factor"; kv.Has(key) {
+		if p.factor, err = kv.Float(key); err != nil {
+			return err
+		}
+	}
+	for _, x := range []float64{p.eps, p.theta, p.factor} {
+		if !(x > 0) || math.IsInf(x, 0) {
+			return safeio.Corruptf("the metadata state the number %g where a positive one is expected", x)
+		}
+	}
+	return nil
+}
+
+// settle fills in what the metadata leave open and checks that the numbers fit each other and the tensors.
+func (p *params) settle(f *File) error {
+	p.headDimKey = p.headDim > 0
+	if p.kvHeads == 0 {
+		p.kvHeads = p.heads
+	}
+	switch {
+	case p.blocks == 0 || p.hidden == 0 || p.heads == 0:
+		return safeio.Corruptf("the metadata state %d blocks of width %d with %d heads", p.blocks, p.hidden, p.heads)
+	case p.heads%p.kvHeads != 0:
+		return safeio.Corruptf("%d heads do not divide into %d key-value heads", p.heads, p.kvHeads)
+	case !p.headDimKey && p.hidden%p.heads != 0:
+		return safeio.Corruptf("a width of %d does not divide into %d heads", p.hidden, p.heads)
+	case p.arch == "qwen3moe" && (p.experts == 0 || p.used == 0 || p.used > p.experts):
+		return safeio.Corruptf("a mixture of experts states %d experts, %d of them used", p.experts, p.used)
+	case p.arch != "qwen3moe" && p.experts > 0:
+		return safeio.Unsupportedf("architecture %q with %d experts", p.arch, p.experts)
+	case p.ropeType != "" && p.ropeType != "linear" && p.ropeType != "yarn":
+		return safeio.Unsupportedf("rope scaling %q; supported: linear, yarn, llama3", p.ropeType)
+	}
+	if !p.headDimKey {
+		p.headDim = p.hidden / p.heads
+	}
+	if key := p.arch + ".attention.value_length"; f.KV.Has(key) {
+		if n, err := f.KV.Int(key, 0, mostCount); err != nil || int(n) != p.headDim {
+			return safeio.Unsupportedf("keys of %d channels with values of %d", p.headDim, n)
+		}
+	}
+	embed, ok := f.Lookup(nameEmbed)
+	if !ok {
+		return safeio.Corruptf("the file has no tensor %q", nameEmbed)
+	}
+	p.vocab = int(embed.NE[1])
+	_, head := f.Lookup(nameHead)
+	_, bias := f.Lookup(block(0, stems[arch.RoleQ]+".bias"))
+	_, mlp := f.Lookup(block(0, stems[arch.RoleGate]+".bias"))
+	p.tied, p.attnBias, p.mlpBias = !head, bias, mlp
+	if p.arch == "qwen3moe" && p.expertInner == 0 {
+		if t, ok := f.Lookup(block(0, stems[arch.RoleGate]+expertSuffix+".weight")); ok {
+			p.expertInner = int(t.NE[1])
+		}
+	}
+	return nil
+}
