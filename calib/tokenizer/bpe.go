@@ -1,0 +1,233 @@
+package tokenizer
+
+import (
+	"math"
+	"math/bits"
+	"strings"
+	"unicode/utf8"
+)
+
+// bpe is the merge model: a word becomes its smallest symbols, then adjacent symbols that form a known pair are
+// joined, the pair of lowest rank first and of several equal ones the leftmost, until none is left.
+type bpe struct {
+	pairs pairTable
+
+	bytes    [256]int32       // byte-level: the id of each byte; else: the id of <0xNN> for byte fallback. -1 is none
+	byteWise bool             // symbols are bytes
+	ascii    [128]int32       // ids of ASCII characters, -1 is none
+	runes    map[rune]int32   // ids of all other characters
+	fallback bool             // unknown characters become bytes where all their bytes have ids
+	unk      int32            // -1: unknown characters vanish
+	fuse     bool             // neighbouring unknown characters become one unk
+	whole    map[string]int32 // words taken as they are before any merging (ignore_merges), nil when off
+	cutSpace bool             // no token holds U+2581 behind another character: see eachWord
+}
+
+// pair is one merge rule: what two symbols become, and when.
+type pair struct {
+	key  uint64 // left<<32 | right, +1 so that 0 is free
+	rank uint32
+	id   int32
+}
+
+// pairTable is an open-addressing hash table of merge rules, at most two thirds full.
+type pairTable struct {
+	slots []pair
+	shift uint
+}
+
+const noRank = math.MaxUint32
+
+func newPairTable(n int) pairTable {
+	size := uint(bits.Len(uint(n + n/2 + 8)))
+	return pairTable{slots: make([]pair, 1<<size), shift: 64 - size}
+}
+
+func pairKey(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) + 1 }
+
+func (t *pairTable) slot(key uint64) uint64 { return key * 0x9e3779b97f4a7c15 >> t.shift }
+
+// set adds a rule; of two rules for the same pair the later one counts.
+func (t *pairTable) set(left, right int32, rank uint32, id int32) {
+	key := pairKey(left, right)
+	mask := uint64(len(t.slots) - 1)
+	i := t.slot(key)
+	for t.slots[i].key != 0 && t.slots[i].key != key {
+		i = (i + 1) & mask
+	}
+	t.slots[i] = pair{key, rank, id}
+}
+
+// get returns the rule for a pair; its rank is noRank when there is none.
+func (t *pairTable) get(left, right int32) (rank uint32, id int32) {
+	key := pairKey(left, right)
+	mask := uint64(len(t.slots) - 1)
+	for i := t.slot(key); ; i = (i + 1) & mask {
+		p := &t.slots[i]
+		if p.key == key {
+			return p.rank, p.id
+		}
+		if p.key == 0 {
+			return noRank, -1
+		}
+	}
+}
+
+// scratch is the memory of one encoding call; it is reused, and belongs to one goroutine at a time.
+type scratch struct {
+	cache wordCache
+	ids   []int32  // symbols of the current word
+	rank  []uint32 // rank of the pair that begins with each symbol
+	into  []int32  // what that pair becomes
+	prev  []int32
+	next  []int32
+	heap  minHeap
+	dst   []int32 // ids of the text so far
+}
+
+// maxShort is the longest word, in symbols, that is merged by scanning for the lowest rank.
+const maxShort = 48
+
+// append encodes one piece and appends its ids to sc.dst.
+func (m *bpe) append(sc *scratch, piece string) {
+	if m.cutSpace {
+		m.eachWord(sc, piece)
+		return
+	}
+	m.word(sc, piece)
+}
+
+// eachWord cuts a piece in front of every U+2581 that follows another character. When no token spans such a place no
+// merge can, so the ids are the same as for the whole piece, and words repeat where texts do not.
+func (m *bpe) eachWord(sc *scratch, piece string) {
+	start, i := 0, 0
+	for {
+		at := strings.Index(piece[i:], metaspace)
+		if at < 0 {
+			break
+		}
+		if at > 0 && i+at > start {
+			m.word(sc, piece[start:i+at])
+			start = i + at
+		}
+		i += at + len(metaspace)
+	}
+	if start < len(piece) {
+		m.word(sc, piece[start:])
+	}
+}
+
+// metaspace is the visible blank of SentencePiece, U+2581.
+const metaspace = "▁"
+
+func (m *bpe) word(sc *scratch, w string) {
+	if len(w) == 0 {
+		return
+	}
+	if len(w) <= maxCachedWord {
+		key := keyOf(w)
+		if e := sc.cache.find(&key); e != nil {
+			sc.dst = append(sc.dst, e.ids[:e.n]...)
+			return
+		}
+		at := len(sc.dst)
+		m.encode(sc, w)
+		sc.cache.store(&key, sc.dst[at:])
+		return
+	}
+	m.encode(sc, w)
+}
+
+func (m *bpe) encode(sc *scratch, w string) {
+	if m.whole != nil {
+		if id, ok := m.whole[w]; ok {
+			sc.dst = append(sc.dst, id)
+			return
+		}
+	}
+	sc.ids = sc.ids[:0]
+	if m.byteWise {
+		m.byteSymbols(sc, w)
+	} else {
+		m.runeSymbols(sc, w)
+	}
+	if len(sc.ids) <= maxShort {
+		m.mergeShort(sc)
+	} else {
+		m.mergeLong(sc)
+	}
+}
+
+func (m *bpe) byteSymbols(sc *scratch, w string) {
+	pending := false // an unknown symbol waits
+	for i := range len(w) {
+		if id := m.bytes[w[i]]; id >= 0 {
+			sc.symbol(id, m.unk, &pending)
+			continue
+		}
+		m.unknown(sc, &pending)
+	}
+	sc.flushUnknown(m.unk, &pending)
+}
+
+func (m *bpe) runeSymbols(sc *scratch, w string) {
+	pending := false
+	for i := 0; i < len(w); {
+		n := 1
+		id := int32(-1)
+		if b := w[i]; b < utf8.RuneSelf {
+			id = m.ascii[b]
+		} else {
+			var r rune
+			r, n = utf8.DecodeRuneInString(w[i:])
+			if k, ok := m.runes[r]; ok {
+				id = k
+			}
+		}
+		switch {
+		case id >= 0:
+			sc.symbol(id, m.unk, &pending)
+		case m.fallback && m.hasBytes(w[i:i+n]):
+			// The library leaves a waiting unknown symbol waiting here, behind the bytes.
+			for _, b := range []byte(w[i : i+n]) {
+				sc.ids = append(sc.ids, m.bytes[b])
+			}
+		default:
+			m.unknown(sc, &pending)
+		}
+		i += n
+	}
+	sc.flushUnknown(m.unk, &pending)
+}
+
+func (m *bpe) hasBytes(s string) bool {
+	for i := range len(s) {
+		if m.bytes[s[i]] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// unknown notes a character without an id.
+func (m *bpe) unknown(sc *scratch, pending *bool) {
+	if m.unk < 0 {
+		return
+	}
+	if *pending && !m.fuse {
+		sc.ids = append(sc.ids, m.unk)
+	}
+	*pending = true
+}
+
+func (sc *scratch) symbol(id, unk int32, pending *bool) {
+	sc.flushUnknown(unk, pending)
+	sc.ids = append(sc.ids, id)
+}
+
+func (sc *scratch) flushUnknown(unk int32, pending *bool) {
+	if *pending {
+		sc.ids = append(sc.ids, unk)
+		*pending = false
+	}
+}
