@@ -1,0 +1,314 @@
+package jinja
+
+func (x *constExpr) eval(*interp, *scope) (Value, error) { return x.val, nil }
+
+func (x *nameExpr) eval(in *interp, sc *scope) (Value, error) {
+	if v, ok := sc.lookup(x.name); ok {
+		return v, nil
+	}
+	if f, ok := globals[x.name]; ok {
+		return f, nil
+	}
+	return Undefined{"'" + x.name + "'"}, nil
+}
+
+func (in *interp) evalAll(xs []expr, sc *scope) ([]Value, error) {
+	if err := in.charge(16 * len(xs)); err != nil {
+		return nil, err
+	}
+	out := make([]Value, len(xs))
+	for i, x := range xs {
+		v, err := in.eval(x, sc)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+func (x *listExpr) eval(in *interp, sc *scope) (Value, error) {
+	items, err := in.evalAll(x.items, sc)
+	return &List{Items: items, Tuple: x.tuple}, err
+}
+
+func (x *dictExpr) eval(in *interp, sc *scope) (Value, error) {
+	d := NewDict()
+	for i := range x.keys {
+		k, err := in.eval(x.keys[i], sc)
+		if err != nil {
+			return nil, err
+		}
+		v, err := in.eval(x.vals[i], sc)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.put(k, v); err != nil {
+			return nil, at(x.line, err)
+		}
+	}
+	return d, in.charge(64 * d.Len())
+}
+
+func (x *unaryExpr) eval(in *interp, sc *scope) (Value, error) {
+	v, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	if x.op == "not" {
+		return !truthy(v), nil
+	}
+	n, ok := number(v)
+	if !ok {
+		return nil, at(x.line, badOperand(v, "bad operand type for unary "+x.op))
+	}
+	if x.op == "+" {
+		return n, nil
+	}
+	if i, ok := n.(int64); ok {
+		return -i, nil
+	}
+	return -n.(float64), nil
+}
+
+func (x *logicExpr) eval(in *interp, sc *scope) (Value, error) {
+	v, err := in.eval(x.x, sc)
+	if err != nil || truthy(v) != x.and {
+		return v, err
+	}
+	return in.eval(x.y, sc)
+}
+
+func (x *condExpr) eval(in *interp, sc *scope) (Value, error) {
+	c, err := in.eval(x.cond, sc)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case truthy(c):
+		return in.eval(x.then, sc)
+	case x.els != nil:
+		return in.eval(x.els, sc)
+	}
+	return Undefined{"the inline if-expression without else"}, nil
+}
+
+func (x *binaryExpr) eval(in *interp, sc *scope) (Value, error) {
+	a, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	b, err := in.eval(x.y, sc)
+	if err != nil {
+		return nil, err
+	}
+	v, err := in.binary(x.op, a, b)
+	return v, at(x.line, err)
+}
+
+func (x *compareExpr) eval(in *interp, sc *scope) (Value, error) {
+	a, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	for i, op := range x.ops {
+		b, err := in.eval(x.ys[i], sc)
+		if err != nil {
+			return nil, err
+		}
+		ok, err := in.compare(op, a, b)
+		if err != nil || !ok {
+			return false, at(x.line, err)
+		}
+		a = b
+	}
+	return true, nil
+}
+
+func (x *attrExpr) eval(in *interp, sc *scope) (Value, error) {
+	v, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	out, err := in.attr(v, x.name)
+	return out, at(x.line, err)
+}
+
+func (x *itemExpr) eval(in *interp, sc *scope) (Value, error) {
+	v, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	k, err := in.eval(x.key, sc)
+	if err != nil {
+		return nil, err
+	}
+	out, err := in.item(v, k)
+	return out, at(x.line, err)
+}
+
+func (x *sliceExpr) eval(in *interp, sc *scope) (Value, error) {
+	v, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	var bounds [3]Value
+	for i, e := range []expr{x.start, x.stop, x.step} {
+		if e == nil {
+			continue
+		}
+		if bounds[i], err = in.eval(e, sc); err != nil {
+			return nil, err
+		}
+	}
+	out, err := in.slice(v, bounds)
+	return out, at(x.line, err)
+}
+
+func (x *callExpr) eval(in *interp, sc *scope) (Value, error) {
+	fn, err := in.eval(x.fn, sc)
+	if err != nil {
+		return nil, err
+	}
+	a, err := in.arguments(x.args, sc)
+	if err != nil {
+		return nil, err
+	}
+	v, err := in.call(fn, a)
+	return v, at(x.line, err)
+}
+
+func (x *filterExpr) eval(in *interp, sc *scope) (Value, error) {
+	var v Value
+	var err error
+	if x.x == nil {
+		v, _ = sc.lookup(captured)
+	} else if v, err = in.eval(x.x, sc); err != nil {
+		return nil, err
+	}
+	a, err := in.arguments(x.args, sc)
+	if err != nil {
+		return nil, err
+	}
+	out, err := in.filter(x.name, v, a)
+	return out, at(x.line, err)
+}
+
+func (x *testExpr) eval(in *interp, sc *scope) (Value, error) {
+	v, err := in.eval(x.x, sc)
+	if err != nil {
+		return nil, err
+	}
+	a, err := in.arguments(x.args, sc)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := in.test(x.name, v, a.pos)
+	return ok != x.neg, at(x.line, err)
+}
+
+// args are the evaluated arguments of a call.
+type args struct {
+	pos   []Value
+	names []string
+	kw    []Value
+}
+
+func (in *interp) arguments(c callArgs, sc *scope) (args, error) {
+	var a args
+	var err error
+	if a.pos, err = in.evalAll(c.pos, sc); err != nil {
+		return a, err
+	}
+	if a.kw, err = in.evalAll(c.kw, sc); err != nil {
+		return a, err
+	}
+	a.names = c.names[:len(c.names):len(c.names)]
+	if c.star != nil {
+		v, err := in.eval(c.star, sc)
+		if err != nil {
+			return a, err
+		}
+		items, err := in.iterate(v)
+		if err != nil {
+			return a, err
+		}
+		a.pos = append(a.pos, items...)
+	}
+	if c.star2 != nil {
+		v, err := in.eval(c.star2, sc)
+		if err != nil {
+			return a, err
+		}
+		d, ok := v.(*Dict)
+		if !ok {
+			return a, typeErrorf("argument after ** must be a mapping, not %s", typeName(v))
+		}
+		for i, k := range d.keys {
+			name, ok := k.(string)
+			if !ok {
+				return a, typeErrorf("keywords must be strings")
+			}
+			a.names, a.kw = append(a.names, name), append(a.kw, d.vals[i])
+		}
+	}
+	return a, in.charge(16 * (len(a.pos) + len(a.kw)))
+}
+
+func (in *interp) call(fn Value, a args) (Value, error) {
+	switch f := fn.(type) {
+	case *function:
+		if err := in.enter(); err != nil {
+			return nil, err
+		}
+		defer in.leave()
+		return f.call(in, a)
+	case Undefined:
+		return nil, undefinedError(f)
+	}
+	return nil, typeErrorf("'%s' object is not callable", typeName(fn))
+}
+
+func undefinedError(u Undefined) error { return typeErrorf("%s is undefined", u.what) }
+
+// missing marks an argument that a call left out.
+type missing struct{}
+
+// bind orders the arguments of a call by a builtin's parameter names; those left out are missing{}.
+func (a args) bind(name string, params []string) ([]Value, error) {
+	if len(a.pos) > len(params) {
+		return nil, typeErrorf("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
+	}
+	out := make([]Value, len(params))
+	for i := range out {
+		out[i] = missing{}
+	}
+	copy(out, a.pos)
+	for j, n := range a.names {
+		i := indexOf(params, n)
+		if i < 0 {
+			return nil, typeErrorf("%s() got an unexpected keyword argument '%s'", name, n)
+		}
+		if i < len(a.pos) {
+			return nil, typeErrorf("%s() got multiple values for argument '%s'", name, n)
+		}
+		out[i] = a.kw[j]
+	}
+	return out, nil
+}
+
+func indexOf(list []string, s string) int {
+	for i, x := range list {
+		if x == s {
+			return i
+		}
+	}
+	return -1
+}
+
+func badOperand(v Value, msg string) error {
+	if u, ok := v.(Undefined); ok {
+		return undefinedError(u)
+	}
+	return typeErrorf("%s: '%s'", msg, typeName(v))
+}

@@ -1,0 +1,62 @@
+package jinja
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// snippet is a template with the output of Jinja2 3.1 in Transformers' environment, or the error Python raised.
+type snippet struct {
+	Src string          `json:"src"`
+	Ctx json.RawMessage `json:"ctx"` // "" : the common context
+	Out *string         `json:"out"`
+	Err string          `json:"err"`
+}
+
+func runSnippet(s snippet) (string, error) {
+	tpl, err := Parse(s.Src, Options{Now: time.Date(2024, 7, 26, 12, 0, 0, 0, time.UTC)})
+	if err != nil {
+		return "", err
+	}
+	v, err := FromJSON(s.Ctx)
+	if err != nil {
+		return "", err
+	}
+	vars := v.(*Dict)
+	return tpl.Render(context.Background(), vars)
+}
+
+// TestSnippets holds the interpreter to Jinja2's own output. testdata/snippets.json was written by running the same
+// sources through Python; where Python raises, so must we.
+func TestSnippets(t *testing.T) {
+	name := "testdata/snippets.json"
+	if f := os.Getenv("QUANTIZE_SNIPPETS"); f != "" {
+		name = f
+	}
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	var file struct {
+		Context json.RawMessage
+		Cases   []snippet
+	}
+	require.NoError(t, json.Unmarshal(data, &file))
+	for _, c := range file.Cases {
+		if c.Ctx == nil {
+			c.Ctx = file.Context
+		}
+		out, err := runSnippet(c)
+		switch {
+		case c.Out == nil && err == nil:
+			t.Errorf("%s\n  gave %q, Python raises %s", c.Src, out, c.Err)
+		case c.Out != nil && err != nil:
+			t.Errorf("%s\n  failed: %v\n  Python gives %q", c.Src, err, *c.Out)
+		case c.Out != nil && out != *c.Out:
+			t.Errorf("%s\n  gave %q\n  Python gives %q", c.Src, out, *c.Out)
+		}
+	}
+}
