@@ -109,6 +109,9 @@ func readFloats(src tensor.Source, name string, dst []float32, off int64) error 
 // EncodeRows rounds rows to a plain float type of the file (F32, F16 or BF16), nearest with ties to even, as the
 // reference converter does. Block formats are the business of quant/grid/ggml.
 func EncodeRows(dst []byte, to Type, rows []float32) error {
+	if n, ok := to.RowBytes(int64(len(rows))); !ok || n != int64(len(dst)) || to.DType() == tensor.Invalid {
+		return safeio.Unsupportedf("%d numbers do not make %d bytes of %s", len(rows), len(dst), to)
+	}
 	if to == F32 {
 		for i, v := range rows {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
