@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
 )
 
 // TestPublishedConfigs reads the config.json files of about 130 published models: each one resolves against the
@@ -49,6 +50,17 @@ func TestPublishedConfigs(t *testing.T) {
 		checkModel(t, &Model{ // one block is like the others, and some of these have a hundred layers of experts
 			Blocks: m.Blocks[:1], Rope: m.Rope, Heads: m.Heads, KVHeads: m.KVHeads, HeadDim: m.HeadDim,
 		})
+		_, implied, err := Implied(text)
+		require.NoError(t, err, path)
+		sorted := func(l []tensor.Info) []tensor.Info {
+			l = slices.Clone(l)
+			slices.SortFunc(l, func(a, b tensor.Info) int { return strings.Compare(a.Name, b.Name) })
+			for i := range l {
+				l[i].DType = tensor.BF16
+			}
+			return l
+		}
+		require.Equal(t, sorted(s.tensors().list), sorted(implied), path)
 		resolved++
 		checkIndex(t, filepath.Join(filepath.Dir(path), "model.safetensors.index.json"), s, m)
 		return nil

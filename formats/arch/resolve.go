@@ -13,35 +13,57 @@ import (
 // Errors: safeio.ErrUnsupported for an architecture, rope type, activation or weight type that is not implemented,
 // naming it and what is; safeio.ErrCorrupt for numbers out of range and for missing or misshapen tensors.
 func Resolve(text []byte, src tensor.Source) (*Model, error) {
+	tensors := src.Tensors()
+	r := resolver{find: src.Lookup, named: make(map[string]bool, len(tensors))}
+	if err := r.resolve(text); err != nil {
+		return nil, err
+	}
+	for _, info := range tensors {
+		if !r.named[info.Name] {
+			r.model.Unknown = append(r.model.Unknown, info.Name)
+		}
+	}
+	return r.model, nil
+}
+
+// Implied builds the model that a config.json describes without a checkpoint, and lists the tensors that such a
+// checkpoint holds, in the config's element type (BF16 if it names none). It serves estimates for models nobody has
+// downloaded.
+func Implied(text []byte) (*Model, []tensor.Info, error) {
+	r := resolver{named: map[string]bool{}}
+	if err := r.resolve(text); err != nil {
+		return nil, nil, err
+	}
+	return r.model, r.implied, nil
+}
+
+// maxImplied bounds what Implied lists for a config of a few bytes; the largest published models have 70,000 tensors.
+const maxImplied = 1 << 18
+
+func (r *resolver) resolve(text []byte) error {
 	c, err := parseConfig(text)
 	if err != nil {
-		return nil, configError(err)
+		return configError(err)
 	}
 	family, architecture, err := lookup(c)
 	if err != nil {
-		return nil, configError(err)
+		return configError(err)
 	}
-	r := resolver{c: c, family: family, src: src, named: make(map[string]bool, len(src.Tensors()))}
+	r.c, r.family = c, family
 	r.model = &Model{Family: family.Name, Architecture: architecture, GGUF: family.GGUF}
 	r.readConfig()
 	if c.err != nil {
-		return nil, configError(c.err)
+		return configError(c.err)
 	}
 	// Blocks are added one by one as their tensors prove to exist: a layer count alone allocates nothing.
 	r.outer()
 	for layer := 0; layer < r.layers && r.err == nil; layer++ {
 		r.block(layer)
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.err == nil {
+		r.model.Rope.fill()
 	}
-	r.model.Rope.fill()
-	for _, info := range src.Tensors() {
-		if !r.named[info.Name] {
-			r.model.Unknown = append(r.model.Unknown, info.Name)
-		}
-	}
-	return r.model, nil
+	return r.err
 }
 
 func configError(err error) error {
@@ -52,10 +74,12 @@ func configError(err error) error {
 type resolver struct {
 	c      *config
 	family *Family
-	src    tensor.Source
+	find   func(name string) (tensor.Info, bool) // the checkpoint; nil: whatever the model needs exists
 	model  *Model
 	named  map[string]bool // tensors that the model uses
 	err    error
+
+	implied []tensor.Info // without a checkpoint: the tensors in order of need
 
 	layers       int
 	intermediate int
@@ -141,12 +165,20 @@ func (r *resolver) outer() {
 	m.FinalNorm = r.tensor(n.norm, m.Hidden)
 	// A stored head is used even if the config ties it: Transformers 5 does so when the two differ. Without a stored
 	// head, only an explicit "false" contradicts tying.
-	if _, stored := r.src.Lookup(n.head); stored || r.untied {
+	if r.untied || r.stored(n.head) {
 		m.Head = r.tensor(n.head, m.Vocab, m.Hidden)
 		m.Tied = r.tied
 		return
 	}
 	m.Tied, m.Head = true, m.Embed
+}
+
+func (r *resolver) stored(name string) bool {
+	if r.find == nil {
+		return !r.tied
+	}
+	_, ok := r.find(name)
+	return ok
 }
 
 func (r *resolver) block(layer int) {
@@ -208,7 +240,12 @@ func (r *resolver) tensor(name string, dims ...int) string {
 	for i, d := range dims {
 		want[i] = int64(d)
 	}
-	info, ok := r.src.Lookup(name)
+	r.named[name] = true
+	if r.find == nil {
+		r.imply(name, want)
+		return name
+	}
+	info, ok := r.find(name)
 	switch {
 	case !ok:
 		r.fail(name, safeio.Corruptf("the checkpoint lacks it, config.json implies shape %v", want))
@@ -217,8 +254,20 @@ func (r *resolver) tensor(name string, dims ...int) string {
 	case !plainFloat(info.DType):
 		r.fail(name, safeio.Unsupportedf("element type %s; a dense model has F64, F32, F16 or BF16", info.DType))
 	}
-	r.named[name] = true
 	return name
+}
+
+func (r *resolver) imply(name string, shape []int64) {
+	if len(r.implied) == maxImplied {
+		r.fail(name, safeio.Limitf("config.json implies more than %d tensors", maxImplied))
+		return
+	}
+	types := map[string]tensor.DType{"float32": tensor.F32, "float16": tensor.F16, "bfloat16": tensor.BF16}
+	d, ok := types[r.model.DType]
+	if !ok {
+		d = tensor.BF16
+	}
+	r.implied = append(r.implied, tensor.Info{Name: name, DType: d, Shape: shape})
 }
 
 func plainFloat(d tensor.DType) bool {

@@ -278,6 +278,26 @@ func TestLayerCountAllocatesNothing(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }
 
+// TestImplied: without a checkpoint the model is the same, and its tensors are those a checkpoint has.
+func TestImplied(t *testing.T) {
+	for _, f := range Families() {
+		for _, tied := range []bool{false, true} {
+			s := tiny(f).with("tie_word_embeddings", tied)
+			want, err := Resolve(s.text(), s.tensors())
+			require.NoError(t, err)
+			m, tensors, err := Implied(s.text())
+			require.NoError(t, err)
+			require.Equal(t, want, m)
+			require.ElementsMatch(t, s.tensors().list, tensors)
+		}
+	}
+	s := tiny(familyNamed(t, "qwen3_moe")).with("num_hidden_layers", 1<<20, "num_experts", 1<<20)
+	_, _, err := Implied(s.text())
+	require.ErrorIs(t, err, safeio.ErrLimit)
+	_, _, err = Implied([]byte(`{"architectures":["GPT2LMHeadModel"]}`))
+	require.ErrorContains(t, err, "GPT2LMHeadModel")
+}
+
 // FuzzResolve: no config panics, and one that resolves describes a consistent model.
 func FuzzResolve(f *testing.F) {
 	for _, fam := range Families() {
