@@ -15,7 +15,7 @@ import (
 )
 
 // blobBuffer is the size of writes to a blob.
-const blobBuffer = 1 << 20
+const blobBuffer = 256 << 10
 
 // SaveBlob makes a large state durable under a name, for instance the hidden states in front of the next layer. It
 // replaces an earlier blob of that name only once the new one is complete.

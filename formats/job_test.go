@@ -46,7 +46,7 @@ func TestJobPublishes(t *testing.T) {
 }
 
 func TestJobSingleFile(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "golden")
+	dir := filepath.Join(memDir(t), "golden")
 	out := filepath.Join(dir, "out")
 	require.NoError(t, tinyRun{out: out, single: true}.do(t))
 	require.FileExists(t, out)
@@ -59,7 +59,7 @@ func TestJobSingleFile(t *testing.T) {
 
 // A second run may not even look at the output while the first one works, and learns whom it waits for.
 func TestJobLocked(t *testing.T) {
-	r := tinyRun{out: filepath.Join(t.TempDir(), "out"), fs: fast()}
+	r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast()}
 	j, err := OpenJob(context.Background(), r.options(t))
 	require.NoError(t, err)
 	err = r.do(t)
@@ -72,7 +72,7 @@ func TestJobLocked(t *testing.T) {
 
 func TestConcurrentStarts(t *testing.T) {
 	for round := range 50 {
-		r := tinyRun{out: filepath.Join(t.TempDir(), "out"), fs: fast(), force: round%2 == 1}
+		r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast(), force: round%2 == 1}
 		start := make(chan struct{})
 		won := make(chan *Job, 8)
 		var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func TestConcurrentStarts(t *testing.T) {
 func TestConcurrentRuns(t *testing.T) {
 	want := golden(t, false)
 	for range 20 {
-		r := tinyRun{out: filepath.Join(t.TempDir(), "golden", "out"), fs: fast()}
+		r := tinyRun{out: filepath.Join(memDir(t), "golden", "out"), fs: fast()}
 		errs := make([]error, 8)
 		var wg sync.WaitGroup
 		for i := range errs {
@@ -123,7 +123,7 @@ func TestConcurrentRuns(t *testing.T) {
 }
 
 func TestJobRefusesOtherKey(t *testing.T) {
-	r := tinyRun{out: filepath.Join(t.TempDir(), "golden", "out"), fs: fast()}
+	r := tinyRun{out: filepath.Join(memDir(t), "golden", "out"), fs: fast()}
 	j, err := OpenJob(context.Background(), r.options(t))
 	require.NoError(t, err)
 	require.NoError(t, fill(j, "head", 30))
@@ -148,7 +148,7 @@ func TestJobRefusesOtherKey(t *testing.T) {
 
 // Every byte is written exactly once, inside its tensor, before its unit is finished.
 func TestJobRefusesMisuse(t *testing.T) {
-	r := tinyRun{out: filepath.Join(t.TempDir(), "out"), fs: fast()}
+	r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast()}
 	j, err := OpenJob(context.Background(), r.options(t))
 	require.NoError(t, err)
 	defer j.Close()
@@ -198,7 +198,7 @@ func TestJobNoticesCorruption(t *testing.T) {
 		if place.Bytes == 0 {
 			continue
 		}
-		r := tinyRun{out: filepath.Join(t.TempDir(), "golden", "out"), fs: fast()}
+		r := tinyRun{out: filepath.Join(memDir(t), "golden", "out"), fs: fast()}
 		file := filepath.Join(r.out+".partial", "new", o.Plan.Files[place.File].Name)
 		marks := 0
 		r.mark = func(unit string) {
@@ -213,7 +213,7 @@ func TestJobNoticesCorruption(t *testing.T) {
 		require.NotZero(t, marks, "the damaged unit was done again")
 		require.Equal(t, want, digestTree(t, filepath.Dir(r.out)))
 	}
-	r := tinyRun{out: filepath.Join(t.TempDir(), "golden", "out"), fs: fast()}
+	r := tinyRun{out: filepath.Join(memDir(t), "golden", "out"), fs: fast()}
 	r.mark = func(unit string) {
 		if unit == "head" {
 			flip(filepath.Join(r.out+".partial", "new", o.Plan.Files[0].Name), 20) // in the header
@@ -226,7 +226,7 @@ func TestJobNoticesCorruption(t *testing.T) {
 }
 
 func TestJobChecksSpace(t *testing.T) {
-	r := tinyRun{out: filepath.Join(t.TempDir(), "out"), fs: fast()}
+	r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast()}
 	r.fs.Free = func(string) (int64, error) { return 100, nil }
 	err := r.do(t)
 	require.ErrorIs(t, err, syscall.ENOSPC)
@@ -243,7 +243,7 @@ func TestJobChecksSpace(t *testing.T) {
 
 // File systems that lack an operation are used without it, and the user is told once.
 func TestJobToleratesMissingSync(t *testing.T) {
-	r := tinyRun{out: filepath.Join(t.TempDir(), "golden", "out"), fs: safeio.OS()}
+	r := tinyRun{out: filepath.Join(memDir(t), "golden", "out"), fs: safeio.OS()}
 	r.fs.Sync = func(f *os.File) error { return &os.PathError{Op: "sync", Path: f.Name(), Err: syscall.ENOTSUP} }
 	r.fs.SyncDir = func(string) error { return syscall.EINVAL }
 	r.fs.Free = func(string) (int64, error) { return 0, syscall.ENOSYS }
@@ -256,7 +256,7 @@ func TestJobToleratesMissingSync(t *testing.T) {
 }
 
 func TestJobKeepsApartFromInputs(t *testing.T) {
-	dir := t.TempDir()
+	dir := memDir(t)
 	model := filepath.Join(dir, "model")
 	require.NoError(t, os.MkdirAll(filepath.Join(model, "sub"), 0o755))
 	weights := filepath.Join(model, "w.gguf")
@@ -282,7 +282,9 @@ func TestJobKeepsApartFromInputs(t *testing.T) {
 }
 
 func TestJobRefusesBadPlans(t *testing.T) {
-	file := func(size int64) []container.File { return []container.File{{Name: "a", Header: []byte("head"), Size: size}} }
+	file := func(size int64) []container.File {
+		return []container.File{{Name: "a", Header: []byte("head"), Size: size}}
+	}
 	plans := map[string]*container.Plan{
 		"header larger than file": {Files: file(3)},
 		"path in a name":          {Files: []container.File{{Name: "../a"}}},
@@ -298,12 +300,12 @@ func TestJobRefusesBadPlans(t *testing.T) {
 		"sum overflows":           {Files: append(file(1<<63-1), container.File{Name: "b", Size: 1})},
 	}
 	for name, plan := range plans {
-		out := filepath.Join(t.TempDir(), "out")
+		out := filepath.Join(memDir(t), "out")
 		_, err := OpenJob(context.Background(), JobOptions{Out: out, Plan: plan})
 		require.ErrorIs(t, err, safeio.ErrCorrupt, name)
 		require.NoDirExists(t, out+".partial")
 	}
-	for _, out := range []string{"", "/", filepath.Join(t.TempDir(), "con"), filepath.Join(t.TempDir(), strings.Repeat("n", 300))} {
+	for _, out := range []string{"", "/", filepath.Join(memDir(t), "con"), filepath.Join(memDir(t), strings.Repeat("n", 300))} {
 		_, err := OpenJob(context.Background(), JobOptions{Out: out, Plan: &container.Plan{}})
 		require.Error(t, err)
 	}
@@ -313,7 +315,7 @@ func TestJobRefusesBadPlans(t *testing.T) {
 func TestJournalIsReproducible(t *testing.T) {
 	var texts []string
 	for range 2 {
-		r := tinyRun{out: filepath.Join(t.TempDir(), "out"), fs: fast()}
+		r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast()}
 		r.mark = func(unit string) {
 			if unit == "layer 1" {
 				data, err := os.ReadFile(filepath.Join(r.out+".partial", "journal"))
