@@ -69,15 +69,20 @@ func colAbsSumAVX2(dst *float64, x *float32, stride int, rows int, cols int)
 //go:noescape
 func colSumSqAVX2(dst *float64, x *float32, stride int, rows int, cols int)
 
-// widenBF16AVX2 widens src exactly.
+// widenF32AVX2 widens src exactly. It fetches 512 elements ahead.
 //
 //go:noescape
-func widenBF16AVX2(dst *float32, src *uint16, n int)
+func widenF32AVX2(dst *float32, src *byte, n int)
 
-// widenF16AVX2 widens src exactly.
+// widenBF16AVX2 widens src exactly. It fetches 512 elements ahead.
 //
 //go:noescape
-func widenF16AVX2(dst *float32, src *uint16, n int)
+func widenBF16AVX2(dst *float32, src *byte, n int)
+
+// widenF16AVX2 widens src exactly. It fetches 512 elements ahead.
+//
+//go:noescape
+func widenF16AVX2(dst *float32, src *byte, n int)
 
 // narrowF16AVX2 rounds src to nearest, ties to even.
 //

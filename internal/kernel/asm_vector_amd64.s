@@ -667,43 +667,65 @@ row:
 	VZEROUPPER
 	RET
 
-// func widenBF16AVX2(dst *float32, src *uint16, n int)
-// Requires: AVX, AVX2
+// func widenF32AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, MMX+
+TEXT ·widenF32AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop:
+	PREFETCHT1 2048(CX)
+	VMOVUPS    (CX), Y0
+	VMOVUPS    Y0, (AX)
+	VMOVUPS    32(CX), Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x40, AX
+	ADDQ       $0x40, CX
+	SUBQ       $0x10, DX
+	JNE        loop
+	VZEROUPPER
+	RET
+
+// func widenBF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, MMX+
 TEXT ·widenBF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
 loop:
-	VPMOVZXWD (CX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, (AX)
-	VPMOVZXWD 16(CX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, 32(AX)
-	ADDQ      $0x40, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x10, DX
-	JNE       loop
+	PREFETCHT1 1024(CX)
+	VPMOVZXWD  (CX), Y0
+	VPSLLD     $0x10, Y0, Y0
+	VMOVUPS    Y0, (AX)
+	VPMOVZXWD  16(CX), Y0
+	VPSLLD     $0x10, Y0, Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x40, AX
+	ADDQ       $0x20, CX
+	SUBQ       $0x10, DX
+	JNE        loop
 	VZEROUPPER
 	RET
 
-// func widenF16AVX2(dst *float32, src *uint16, n int)
-// Requires: AVX, F16C
+// func widenF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, F16C, MMX+
 TEXT ·widenF16AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
 loop:
-	VCVTPH2PS (CX), Y0
-	VMOVUPS   Y0, (AX)
-	VCVTPH2PS 16(CX), Y0
-	VMOVUPS   Y0, 32(AX)
-	ADDQ      $0x40, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x10, DX
-	JNE       loop
+	PREFETCHT1 1024(CX)
+	VCVTPH2PS  (CX), Y0
+	VMOVUPS    Y0, (AX)
+	VCVTPH2PS  16(CX), Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x40, AX
+	ADDQ       $0x20, CX
+	SUBQ       $0x10, DX
+	JNE        loop
 	VZEROUPPER
 	RET
 

@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/llmquant/quantize/formats/tensor"
+import (
+	"unsafe"
+
+	"github.com/llmquant/quantize/formats/tensor"
+)
 
 // Widen converts len(src) 16-bit floats of kind k (BF16 or F16) to float32, exactly; a half NaN becomes quiet and keeps its
 // payload.
@@ -22,13 +26,7 @@ func (s *set) widen(dst []float32, src []uint16, k Kind) {
 	default:
 		panic("kernel: Widen of kind " + k.String())
 	}
-	done := s.bursts(len(src), func(v *vectors, i, n int) {
-		if k == F16 {
-			v.widenF16(&dst[i], &src[i], n)
-		} else {
-			v.widenBF16(&dst[i], &src[i], n)
-		}
-	})
+	done := s.bursts(len(src), func(v *vectors, i, n int) { v.widen[k](&dst[i], (*byte)(unsafe.Pointer(&src[i])), n) })
 	for i := done; i < len(src); i++ {
 		dst[i] = one(src[i])
 	}

@@ -74,7 +74,10 @@ func checkProduct(name string, c, a, b Mat, m, n, ka, kb int) {
 }
 
 func multiply(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) {
-	newProduct(p, c, a, b, k, accumulate).run()
+	g := newProduct(p, c, a, b, k, accumulate)
+	if !runSkinny(g, p.kernels()) {
+		g.run()
+	}
 }
 
 func newProduct(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) *product[float32] {

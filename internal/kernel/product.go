@@ -268,3 +268,5 @@ func (g *product[T]) parallel(n int, f func(i int)) {
 		f(i)
 	}
 }
+
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }

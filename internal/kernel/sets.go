@@ -41,6 +41,8 @@ type set struct {
 	f32  kernels[float32]
 	f64  kernels[float64]
 	vec  *vectors // nil for the portable loops
+
+	skinny skinny
 }
 
 // kindF64 indexes the packing functions of float64 matrices, beside the public kinds.

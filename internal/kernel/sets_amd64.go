@@ -52,7 +52,8 @@ var setAVX512 = &set{
 		copyA:     copyF64AVX512v2,
 		copyB:     [4]copyFunc[float64]{kindF64: copyF64AVX512v2},
 	},
-	vec: vectorsAVX2,
+	vec:    vectorsAVX2,
+	skinny: skinny{skinnyAVX2x4, skinnyAVX2x8, skinnyAVX512x16},
 }
 
 var setAVX2 = &set{
@@ -74,7 +75,8 @@ var setAVX2 = &set{
 		copyA:     copyF64AVX2v2,
 		copyB:     [4]copyFunc[float64]{kindF64: copyF64AVX2v2},
 	},
-	vec: vectorsAVX2,
+	vec:    vectorsAVX2,
+	skinny: skinny{by4: skinnyAVX2x4, by8: skinnyAVX2x8},
 }
 
 var vectorsAVX2 = &vectors{
@@ -82,5 +84,6 @@ var vectorsAVX2 = &vectors{
 	scale: scaleAVX2, addScaled: addScaledAVX2, scaleMul: scaleMulAVX2,
 	max: maxAVX2, sum: sumAVX2, sumSq: sumSqAVX2,
 	dot64: dot64AVX2, sqDiff: sqDiffAVX2, colAbsSum: colAbsSumAVX2, colSumSq: colSumSqAVX2,
-	widenBF16: widenBF16AVX2, widenF16: widenF16AVX2, narrowBF16: narrowBF16AVX2, narrowF16: narrowF16AVX2,
+	widen:      [3]func(*float32, *byte, int){widenF32AVX2, widenBF16AVX2, widenF16AVX2},
+	narrowBF16: narrowBF16AVX2, narrowF16: narrowF16AVX2,
 }

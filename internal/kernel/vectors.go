@@ -12,7 +12,7 @@ type vectors struct {
 	max, sum, sumSq       func(acc *[lanes]float32, x *float32, n int)
 	dot64, sqDiff         func(acc *[lanes]float64, a, b *float32, n int)
 	colAbsSum, colSumSq   func(dst *float64, x *float32, stride, rows, cols int)
-	widenBF16, widenF16   func(dst *float32, src *uint16, n int)
+	widen                 [3]func(dst *float32, src *byte, n int) // by Kind
 	narrowBF16, narrowF16 func(dst *uint16, src *float32, n int)
 }
 

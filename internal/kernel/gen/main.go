@@ -22,6 +22,7 @@ var files = []struct {
 	{"asm_cpu", cpu},
 	{"asm_tile", tiles},
 	{"asm_pack", packs},
+	{"asm_skinny", skinnies},
 	{"asm_vector", vectors},
 }
 

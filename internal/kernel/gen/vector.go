@@ -252,13 +252,14 @@ func reductions(g *gen) {
 }
 
 func conversions(g *gen) {
-	for _, k := range []kind{fromBF16, fromF16} {
-		vectorFunc(g, "widen"+k.name+"AVX2", "func(dst *float32, src *uint16, n int)", "widens src exactly.")
+	for _, k := range []kind{fromF32, fromBF16, fromF16} {
+		vectorFunc(g, "widen"+k.name+"AVX2", "func(dst *float32, src *byte, n int)", "widens src exactly. It fetches 512 elements ahead.")
 		dst, src, n := g.param("dst"), g.param("src"), g.param("n")
-		g.loop(n, 16, []stream{{dst, 64}, {src, 32}}, func() {
+		g.loop(n, 16, []stream{{dst, 64}, {src, 16 * k.size}}, func() {
+			g.PREFETCHT1(Mem{Base: src, Disp: 512 * k.size})
 			pair(func(d int) {
 				v := g.YMM()
-				loadWide(g, avx2, k, Mem{Base: src, Disp: d / 2}, v)
+				loadWide(g, avx2, k, Mem{Base: src, Disp: d * k.size / 4}, v)
 				g.VMOVUPS(v, Mem{Base: dst, Disp: d})
 			})
 		})
