@@ -86,7 +86,7 @@ func (s *forStmt) filter(in *interp, sc *scope, items []Value) ([]Value, error) 
 	kept := make([]Value, 0, len(items))
 	for _, item := range items {
 		inner := newScope(sc)
-		inner.vars["loop"] = Undefined{"'loop' in the filter of a loop"}
+		inner.vars["loop"] = Undefined{"'loop' is undefined in the filter of a loop"}
 		if err := in.assign(inner, s.target, item); err != nil {
 			return nil, at(s.line, err)
 		}
@@ -251,14 +251,14 @@ func (m *macroDef) enter(in *interp, sc *scope, a args) error {
 				return err
 			}
 		default:
-			v = Undefined{"parameter '" + p + "'"}
+			v = Undefined{"parameter '" + p + "' was not provided"}
 		}
 		sc.vars[p] = v
 	}
 	if m.caller {
 		caller, ok := kwargs.Get("caller")
 		if !ok {
-			caller = Undefined{"'caller'"}
+			caller = Undefined{"'caller' is undefined"}
 		}
 		sc.vars["caller"] = caller
 		kwargs = kwargs.without("caller")

@@ -9,7 +9,7 @@ func (x *nameExpr) eval(in *interp, sc *scope) (Value, error) {
 	if f, ok := globals[x.name]; ok {
 		return f, nil
 	}
-	return Undefined{"'" + x.name + "'"}, nil
+	return Undefined{"'" + x.name + "' is undefined"}, nil
 }
 
 func (in *interp) evalAll(xs []expr, sc *scope) ([]Value, error) {
@@ -90,7 +90,7 @@ func (x *condExpr) eval(in *interp, sc *scope) (Value, error) {
 	case x.els != nil:
 		return in.eval(x.els, sc)
 	}
-	return Undefined{"the inline if-expression without else"}, nil
+	return Undefined{"the condition of an inline if without else was false"}, nil
 }
 
 func (x *binaryExpr) eval(in *interp, sc *scope) (Value, error) {
@@ -269,7 +269,7 @@ func (in *interp) call(fn Value, a args) (Value, error) {
 	return nil, typeErrorf("'%s' object is not callable", typeName(fn))
 }
 
-func undefinedError(u Undefined) error { return typeErrorf("%s is undefined", u.what) }
+func undefinedError(u Undefined) error { return &RuntimeError{Msg: u.what} }
 
 // missing marks an argument that a call left out.
 type missing struct{}

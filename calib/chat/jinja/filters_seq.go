@@ -158,7 +158,7 @@ func (in *interp) edge(v Value, last bool) (Value, error) {
 	case err != nil:
 		return nil, err
 	case len(items) == 0:
-		return Undefined{"No first or last item, sequence was empty: it"}, nil
+		return Undefined{"No first or last item, sequence was empty"}, nil
 	case last:
 		return items[len(items)-1], nil
 	}
@@ -369,7 +369,7 @@ func extreme(want int) func(*interp, Value, []Value) (Value, error) {
 			return nil, err
 		}
 		if len(items) == 0 {
-			return Undefined{"No aggregated item, sequence was empty: it"}, nil
+			return Undefined{"No aggregated item, sequence was empty"}, nil
 		}
 		keys, err := in.sortKeys(items, a[1], a[0])
 		if err != nil {

@@ -126,7 +126,7 @@ func (l *loop) attr(name string) Value {
 	i := int64(l.i)
 	at := func(i int) Value {
 		if i < 0 || i >= len(l.items) {
-			return Undefined{"there is no such item, it"}
+			return Undefined{"the loop has no such item"}
 		}
 		return l.items[i]
 	}
@@ -173,7 +173,7 @@ func (l *loop) attr(name string) Value {
 			return !same, nil
 		}}
 	}
-	return Undefined{"'loop' has no attribute '" + name + "', which"}
+	return Undefined{"'loop' has no attribute '" + name + "'"}
 }
 
 // The helpers below read optional arguments.

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -276,11 +277,7 @@ func (in *interp) contains(where, what Value) (bool, error) {
 		}
 		return strings.Contains(w, s), in.steps(len(w) / 256)
 	case *Dict:
-		if _, ok := hashKey(what); !ok {
-			if u, isU := what.(Undefined); isU {
-				_ = u // an Undefined hashes, and equals no key
-				return false, nil
-			}
+		if _, ok := hashKey(what); !ok && !isUndefined(what) { // an Undefined hashes, and equals no key
 			return false, typeErrorf("unhashable type: '%s'", typeName(what))
 		}
 		_, ok := w.at(what)
@@ -321,7 +318,7 @@ func (in *interp) attr(v Value, name string) (Value, error) {
 			return m, err
 		}
 	}
-	return Undefined{"'" + typeName(v) + " object' has no attribute '" + name + "', which"}, nil
+	return Undefined{"'" + typeName(v) + " object' has no attribute '" + name + "'"}, nil
 }
 
 // item is x[key]; where there is no such element the attribute of that name serves, as in Jinja.
@@ -357,7 +354,7 @@ func (in *interp) item(v, key Value) (Value, error) {
 			return m, err
 		}
 	}
-	return Undefined{"'" + typeName(v) + " object' has no element " + keyText(key) + ", which"}, nil
+	return Undefined{"'" + typeName(v) + " object' has no element " + keyText(key)}, nil
 }
 
 func keyText(key Value) string {
@@ -365,18 +362,9 @@ func keyText(key Value) string {
 	case string:
 		return strRepr(k)
 	case int64:
-		return (&List{Items: []Value{k}}).short()
+		return strconv.FormatInt(k, 10)
 	}
 	return "of type " + typeName(key)
-}
-
-// short prints a list of one small element for a message.
-func (l *List) short() string {
-	b := &buffer{in: &interp{lim: DefaultLimits}, output: true}
-	if err := b.repr(l.Items[0]); err != nil {
-		return "?"
-	}
-	return b.String()
 }
 
 // index resolves a subscript of a sequence, counting negative ones from the end.

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 // package's own kinds (namespaces, functions, ranges, views of a dict, one-shot iterators, the loop variable).
 type Value = any
 
-// Undefined is what a missing variable or attribute yields. It prints as nothing, is false and iterates as empty;
+// Undefined is what a missing variable or attribute yields; what says which, as a sentence. It prints as nothing, is false and iterates as empty;
 // everything else about it is an error.
 type Undefined struct{ what string }
 
@@ -355,4 +356,15 @@ func compareNumbers(x, y Value) int {
 		return 0
 	}
 	return 2
+}
+
+// All yields the string keys with their values in order.
+func (d *Dict) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		for i, k := range d.keys {
+			if s, ok := k.(string); ok && !yield(s, d.vals[i]) {
+				return
+			}
+		}
+	}
 }
