@@ -22,7 +22,8 @@ type Decoder struct {
 }
 
 // NewDecoder prepares to decode up to capacity tokens, prompt included. blocks returns a layer's weights whenever they
-// are needed: from memory, or loading them anew for a model that does not fit.
+// are needed: from memory, or loading them anew for a model that does not fit. A dynamic rotary embedding is fixed for
+// a text of capacity tokens from the start.
 func NewDecoder(src tensor.Source, m *arch.Model, head *Head, blocks func(layer int) (*Block, error), pool *kernel.Pool, capacity int) *Decoder {
 	d := &Decoder{run: NewRunner(m, pool, 1, capacity), src: src, head: head, blocks: blocks}
 	d.k, d.v = make([][]float32, len(m.Blocks)), make([][]float32, len(m.Blocks))

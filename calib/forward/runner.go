@@ -72,6 +72,7 @@ type sizes struct {
 }
 
 func sizesOf(m *arch.Model, threads, windows, seqLen int) sizes {
+	seqLen = max(seqLen, 1)
 	s := sizes{threads: threads, seq: seqLen, hidden: m.Hidden, q: m.Heads * m.HeadDim, kv: m.KVHeads * m.HeadDim,
 		headDim: m.HeadDim, shared: m.Heads / m.KVHeads}
 	tokens := chunkTokens
