@@ -1,0 +1,169 @@
+package mixture
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/gguf"
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/safetensors"
+	"github.com/llmquant/quantize/quant/grid/ggml"
+	"github.com/stretchr/testify/require"
+)
+
+var repository = filepath.Join("..", "..", "..")
+
+// source is a model converted to BF16, the file the recorded runs started from.
+type source struct {
+	header *gguf.Header
+	rows   map[string][]float32 // by GGUF name
+}
+
+func convert(t *testing.T, name string) *source {
+	t.Helper()
+	dir := filepath.Join(repository, "testdata", name)
+	if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); err != nil {
+		if dir = filepath.Join(repository, "..", "shared", "models", name); !exists(dir) {
+			t.Skipf("the model %s is not beside the repository", name)
+		}
+	}
+	f, err := safetensors.Open(filepath.Join(dir, "model.safetensors"), safeio.DefaultLimits())
+	require.NoError(t, err)
+	defer f.Close()
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	require.NoError(t, err)
+	side := map[string][]byte{}
+	for _, file := range gguf.SideFiles() {
+		if b, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+			side[file] = b
+		}
+	}
+	model, err := arch.Resolve(config, f)
+	require.NoError(t, err)
+	h, maps, err := gguf.FromHF(model, f, gguf.ConvertOptions{Type: gguf.BF16, Config: config, Side: side, Name: name})
+	require.NoError(t, err)
+	s := &source{header: h, rows: map[string][]float32{}}
+	for i := range maps {
+		rows := make([]float32, maps[i].Elements())
+		require.NoError(t, maps[i].ReadRows(f, rows, 0))
+		s.rows[maps[i].Name] = rows
+	}
+	return s
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// quantize makes the file that llama-quantize would: types, order, metadata, data.
+func (s *source) quantize(t *testing.T, a Arch, o Options, im *gguf.Imatrix, imName string) []byte {
+	t.Helper()
+	ro := gguf.RequantizeOptions{FileType: o.File.ID, KeepType: o.Copy}
+	if im != nil {
+		facts := im.Facts(imName)
+		ro.Imatrix = &facts
+	}
+	h := gguf.Requantize(s.header, ro)
+	tensors := make([]Tensor, len(h.Tensors))
+	for i := range h.Tensors {
+		tensors[i] = Tensor{h.Tensors[i].Name, h.Tensors[i].NE[:h.Tensors[i].Dims], h.Tensors[i].Type}
+	}
+	choices, err := Choose(a, tensors, o)
+	require.NoError(t, err)
+	for i := range h.Tensors {
+		var ok bool
+		h.Tensors[i], ok = h.Tensors[i].WithType(choices[i].Type)
+		require.True(t, ok)
+	}
+	p, err := gguf.Plan(h, gguf.PlanOptions{Name: "out.gguf"})
+	require.NoError(t, err)
+	out := make([]byte, p.Files[0].Size)
+	copy(out, p.Files[0].Header)
+	for i, at := range p.Tensors {
+		s.encode(t, &h.Tensors[i], im, out[at.Offset:at.Offset+at.Bytes])
+	}
+	return out
+}
+
+func (s *source) encode(t *testing.T, g *gguf.Tensor, im *gguf.Imatrix, dst []byte) {
+	t.Helper()
+	rows := s.rows[g.Name]
+	if g.Type == gguf.F32 || g.Type == gguf.F16 || g.Type == gguf.BF16 {
+		require.NoError(t, gguf.EncodeRows(dst, g.Type, rows))
+		return
+	}
+	grid, ok := ggml.ByID(uint32(g.Type))
+	require.True(t, ok)
+	var importance []float32
+	if im != nil {
+		got, err := im.Importance(g)
+		require.NoError(t, err)
+		if got != nil {
+			importance = got.Values
+		}
+	}
+	cols, matrix := int(g.NE[0]), int(g.NE[0]*g.NE[1])
+	for m := range int(g.NE[2]) {
+		var w []float32
+		if importance != nil {
+			w = importance[m*cols : (m+1)*cols]
+		}
+		size := len(dst) / int(g.NE[2])
+		require.NoError(t, grid.EncodeRows(dst[m*size:(m+1)*size], rows[m*matrix:(m+1)*matrix], int(g.NE[1]), cols, w))
+	}
+}
+
+// quick are the runs that take little time; QUANTIZE_LONG=1 makes all.
+var quick = map[string]bool{"Q8_0": true, "Q4_K_M+im": true, "COPY": true, "MXFP4_MOE": true}
+
+// Whole files equal llama-quantize's, byte for byte: metadata, order, types, data.
+func TestFilesEqualLlamaQuantize(t *testing.T) {
+	long := os.Getenv("QUANTIZE_LONG") != ""
+	for _, model := range []string{"golm-llama", "golm-qwen2", "golm-qwen3moe"} {
+		t.Run(model, func(t *testing.T) {
+			s := convert(t, model)
+			var doc struct {
+				Runs map[string]struct {
+					SHA256 string `json:"sha256"`
+					Error  []string
+				}
+			}
+			readGolden(t, "quantize-"+model+".json.gz", &doc)
+			made := 0
+			for run, want := range doc.Runs {
+				if want.Error != nil || !long && !quick[run] || run == "all-nvfp4:Q8_0" {
+					continue
+				}
+				o := goldenOptions(t, run)
+				im, name, ok := imatrix(t, model, o.Imatrix)
+				if !ok {
+					continue
+				}
+				h := sha256.Sum256(s.quantize(t, ourArch[model], o, im, name))
+				require.Equal(t, want.SHA256, hex.EncodeToString(h[:]), run)
+				made++
+			}
+			t.Logf("%d files equal", made)
+		})
+	}
+}
+
+func imatrix(t *testing.T, model string, use bool) (im *gguf.Imatrix, name string, ok bool) {
+	t.Helper()
+	if !use {
+		return nil, "", true
+	}
+	name = fmt.Sprintf("%s.imatrix.gguf", model)
+	path := filepath.Join(repository, "testdata", "gguf", name)
+	if !exists(path) {
+		if path = filepath.Join(repository, "..", "shared", "golden", "llamacpp", name); !exists(path) {
+			return nil, "", false
+		}
+	}
+	im, err := gguf.OpenImatrix(path)
+	require.NoError(t, err)
+	return im, name, true
+}
