@@ -9,10 +9,18 @@ import "math"
 // there, or below the normal range of float32, where midpoints lie elsewhere. Those rare cases take the exact way.
 func fma32(a, b, c float32) float32 {
 	s := float64(a)*float64(b) + float64(c)
-	if bits := math.Float64bits(s); bits&0x1fffffff == 0x10000000 || bits<<1 < 0x3810000000000000<<1 {
+	if hazard(s) < 0 {
 		return fma32Exact(a, b, c, s)
 	}
 	return float32(s)
+}
+
+// hazard is negative if narrowing s to float32 might go wrong: the 29 bits that get lost are 100…0, or s is below the
+// normal range. It has no branch, so that several can be combined.
+func hazard(s float64) int64 {
+	const smallest = 0x3810 << 48 // 2^-126
+	bits := int64(math.Float64bits(s))
+	return ((bits&0x1fffffff ^ 0x10000000) - 1) | ((bits & math.MaxInt64) - smallest)
 }
 
 // fma32Exact rounds the exact sum to odd before narrowing: the lost part of s sets its last bit, so that s is a midpoint
