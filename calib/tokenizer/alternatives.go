@@ -1,6 +1,9 @@
 package tokenizer
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // An alternative is one branch of a split pattern that this package understands.
 type alternative struct {
@@ -25,7 +28,7 @@ var alternatives = [...]alternative{
 	{`(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])`, asciiContraction}, // llama.cpp's spelling
 
 	// Words.
-	{` ?\p{L}+`, func(t *categories) matcher { return t.spaced(classL, "") }},                                   // GPT-2
+	{` ?\p{L}+`, func(t *categories) matcher { return t.spaced(classL, "", 0) }},                                // GPT-2
 	{`[^\r\n\p{L}\p{N}]?\p{L}+`, func(t *categories) matcher { return t.prefixed(notLetterNumber, classL) }},    // cl100k, Qwen 2
 	{`[^\r\n\p{L}\p{N}]?+\p{L}+`, func(t *categories) matcher { return t.prefixed(notLetterNumber, classL) }},   // cl100k, possessive
 	{`[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+`, func(t *categories) matcher { return t.prefixed(notLetterNumber, lm) }}, // Qwen 3.5
@@ -43,18 +46,19 @@ var alternatives = [...]alternative{
 	{`\p{N}{1}`, func(t *categories) matcher { return t.exactly(classN, 1) }},     // Seed Coder
 	{`\p{N}{1,3}`, func(t *categories) matcher { return t.repeat(classN, 1, 3) }}, // cl100k, Llama 3
 	{`\p{N}+`, func(t *categories) matcher { return t.runOf(classN) }},
-	{` ?\p{N}+`, func(t *categories) matcher { return t.spaced(classN, "") }}, // GPT-2
-	{`[0-9][0-9][0-9]`, func(*categories) matcher { return threeDigits }},     // Falcon
+	{` ?\p{N}+`, func(t *categories) matcher { return t.spaced(classN, "", 0) }}, // GPT-2
+	{`[0-9][0-9][0-9]`, func(*categories) matcher { return threeDigits }},        // Falcon
 
 	// Punctuation and symbols.
-	{` ?[^\s\p{L}\p{N}]+`, func(t *categories) matcher { return t.spaced(other, "") }},                         // GPT-2
-	{` ?[^\s\p{L}\p{N}]+[\r\n]*`, func(t *categories) matcher { return t.spaced(other, "\r\n") }},              // cl100k
-	{` ?[^\s\p{L}\p{N}]++[\r\n]*`, func(t *categories) matcher { return t.spaced(other, "\r\n") }},             // cl100k, possessive
-	{` ?[^\s\p{L}\p{N}]+[\r\n/]*`, func(t *categories) matcher { return t.spaced(other, "\r\n/") }},            // o200k, Tekken
-	{` ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*`, func(t *categories) matcher { return t.spaced(other&^classM, "\r\n") }}, // Qwen 3.5
-	{` ?[^\s\p{L}\p{N}\r\n]+`, func(t *categories) matcher { return t.spaced(other, "") }},                     // Seed Coder
-	{` ?[\p{P}\p{S}]+[\r\n]*`, func(t *categories) matcher { return t.spaced(classP|classS, "\r\n") }},         // DeepSeek V3
-	{`\s?\p{P}+`, func(t *categories) matcher { return t.prefixed(classSpace, classP) }},                       // DeepSeek Coder
+	{` ?[^\s\p{L}\p{N}]+`, func(t *categories) matcher { return t.spaced(other, "", 0) }},                                   // GPT-2
+	{` ?[^\s\p{L}\p{N}]+[\r\n]*`, func(t *categories) matcher { return t.spaced(other, "\r\n", math.MaxInt) }},              // cl100k
+	{` ?[^\s\p{L}\p{N}]++[\r\n]*`, func(t *categories) matcher { return t.spaced(other, "\r\n", math.MaxInt) }},             // cl100k, possessive
+	{` ?[^\s\p{L}\p{N}]+[\r\n/]*`, func(t *categories) matcher { return t.spaced(other, "\r\n/", math.MaxInt) }},            // o200k, Tekken
+	{` ?[^\s\p{L}\p{N}]+[\r\n/]?`, func(t *categories) matcher { return t.spaced(other, "\r\n/", 1) }},                      // EXAONE 4
+	{` ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*`, func(t *categories) matcher { return t.spaced(other&^classM, "\r\n", math.MaxInt) }}, // Qwen 3.5
+	{` ?[^\s\p{L}\p{N}\r\n]+`, func(t *categories) matcher { return t.spaced(other, "", 0) }},                               // Seed Coder
+	{` ?[\p{P}\p{S}]+[\r\n]*`, func(t *categories) matcher { return t.spaced(classP|classS, "\r\n", math.MaxInt) }},         // DeepSeek V3
+	{`\s?\p{P}+`, func(t *categories) matcher { return t.prefixed(classSpace, classP) }},                                    // DeepSeek Coder
 
 	// White space.
 	{`\s+(?!\S)`, func(t *categories) matcher { return t.spaceBeforeSpace }},

@@ -86,7 +86,7 @@ type scratch struct {
 }
 
 // maxShort is the longest word, in symbols, that is merged by scanning for the lowest rank.
-const maxShort = 48
+const maxShort = 24
 
 // append encodes one piece and appends its ids to sc.dst.
 func (m *bpe) append(sc *scratch, piece string) {

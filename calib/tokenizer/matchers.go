@@ -70,8 +70,8 @@ func (t *categories) prefixed(lead, body class) matcher {
 }
 
 // spaced matches an optional U+0020 and then one or more characters of body, which does not hold U+0020, followed by
-// any number of the bytes in tail.
-func (t *categories) spaced(body class, tail string) matcher {
+// at most most of the bytes in tail.
+func (t *categories) spaced(body class, tail string, most int) matcher {
 	return func(s string, i int) int {
 		if s[i] == ' ' {
 			i++
@@ -80,7 +80,7 @@ func (t *categories) spaced(body class, tail string) matcher {
 		if end == i {
 			return -1
 		}
-		for end < len(s) && strings.IndexByte(tail, s[end]) >= 0 {
+		for n := 0; n < most && end < len(s) && strings.IndexByte(tail, s[end]) >= 0; n++ {
 			end++
 		}
 		return end
