@@ -59,6 +59,9 @@ type product[T real] struct {
 const (
 	blockRows = 2016 // a multiple of every mr
 	blockCols = 4096
+	// stripRows is the height up to which a task takes all rows of C and packs the few columns of B for itself, while they
+	// are in its cache; higher products share them.
+	stripRows = 512
 	// smallProduct is the number of multiplications under which starting helpers costs more than it gains.
 	smallProduct = 1 << 17
 )
@@ -69,6 +72,7 @@ type block[T real] struct {
 	a, b                   []T
 	add                    bool // to what C holds
 	last                   bool // block of k
+	strips                 bool // panels of B belong to the tasks
 }
 
 func (g *product[T]) run() {
@@ -84,13 +88,17 @@ func (g *product[T]) run() {
 	rows, cols := min(g.m, blockRows), min(g.n, blockCols)
 	sizeA := (rows + g.ks.mr - 1) / g.ks.mr * g.ks.aStride * kc
 	sizeB := (cols + g.ks.nr - 1) / g.ks.nr * g.ks.nr * kc
+	strips := g.m <= stripRows && g.part == full
+	if strips {
+		sizeB = 0
+	}
 	words := g.pool.take((sizeA + sizeB) * int(unsafe.Sizeof(*new(T))))
 	defer g.pool.give(words)
 	panelA := floats[T](words, sizeA+sizeB)
 	panelB := panelA[sizeA:]
 	for j0 := 0; j0 < g.n; j0 += blockCols {
 		for i0 := 0; i0 < g.m; i0 += blockRows {
-			b := block[T]{i0: i0, i1: min(g.m, i0+blockRows), j0: j0, j1: min(g.n, j0+blockCols), a: panelA, b: panelB}
+			b := block[T]{i0: i0, i1: min(g.m, i0+blockRows), j0: j0, j1: min(g.n, j0+blockCols), a: panelA, b: panelB, strips: strips}
 			if g.part == lower && b.i1 <= j0 || g.part == upper && i0 >= b.j1 {
 				continue
 			}
@@ -125,138 +133,6 @@ func (p part) columns(i, j0, j1 int) (from, to int) {
 		return min(j1, max(j0, i)), j1
 	}
 	return j0, j1
-}
-
-// pack fills the panels of A and B for one block, a few panels per task.
-func (g *product[T]) pack(b *block[T]) {
-	const perTask = 8 // panels
-	ks := g.ks
-	countA := (b.i1 - b.i0 + ks.mr - 1) / ks.mr
-	countB := (b.j1 - b.j0 + ks.nr - 1) / ks.nr
-	tasksA, tasksB := (countA+perTask-1)/perTask, (countB+perTask-1)/perTask
-	g.parallel(tasksA+tasksB, func(t int) {
-		p, o := panels[T]{k0: b.k0, kc: b.kc}, &g.b
-		if t < tasksB {
-			first := t * perTask
-			p.width, p.stride, p.copy = ks.nr, ks.nr, ks.copyB[g.b.kind]
-			p.first, p.count = b.j0+first*ks.nr, min(perTask, countB-first)
-			p.dst = b.b[first*ks.nr*b.kc:]
-		} else {
-			first := (t - tasksB) * perTask
-			o = &g.a
-			p.width, p.stride, p.copy = ks.mr, ks.aStride, ks.copyA
-			p.first, p.count = b.i0+first*ks.mr, min(perTask, countA-first)
-			p.dst = b.a[first*ks.aStride*b.kc:]
-		}
-		p.pack(ks, o)
-	})
-}
-
-// multiply computes the tiles of one block. A task covers up to mc panels of A, which then stay in the second-level cache,
-// times a few panels of B; there are enough tasks to balance the workers.
-func (g *product[T]) multiply(b *block[T]) {
-	ks := g.ks
-	height, width := ks.mc*ks.mr, 8*ks.nr
-	rows, cols := b.i1-b.i0, b.j1-b.j0
-	tasks := func() int { return ((rows + height - 1) / height) * ((cols + width - 1) / width) }
-	for want := 8 * g.pool.Threads(); want > 8 && tasks() < want && (width > ks.nr || height > ks.mr); {
-		if width > ks.nr {
-			width /= 2
-		} else {
-			height = max(ks.mr, height/ks.mr/2*ks.mr)
-		}
-	}
-	across := (cols + width - 1) / width
-	g.parallel(tasks(), func(t int) {
-		i, j := b.i0+t/across*height, b.j0+t%across*width
-		i1, j1 := min(b.i1, i+height), min(b.j1, j+width)
-		if g.part == lower && i1 <= j || g.part == upper && i >= j1 {
-			return
-		}
-		g.tileBlock(b, i, i1, j, j1)
-		if g.mirror && b.last {
-			mirror(ks, g.c, g.ldc, i, i1, j, j1)
-		}
-	})
-}
-
-// tileBlock computes rows [i0, i1) and columns [j0, j1) of C for one block of k.
-func (g *product[T]) tileBlock(b *block[T], i0, i1, j0, j1 int) {
-	ks := g.ks
-	var edge []T // a tile that does not lie wholly in C, or in its part
-	for j := j0; j < j1; j += ks.nr {
-		cols := min(ks.nr, j1-j)
-		for i := i0; i < i1; i += ks.mr {
-			rows := min(ks.mr, i1-i)
-			k0, k1 := g.zeros.span(b.k0, b.k0+b.kc, i, j, j1)
-			k, skip := k1-k0, k0-b.k0
-			if k == 0 {
-				if b.add {
-					continue
-				}
-				skip = 0
-			}
-			pa, pb := &b.a[(i-b.i0)/ks.mr*ks.aStride*b.kc+skip*ks.aStride], &b.b[(j-b.j0)*b.kc+skip*ks.nr]
-			switch g.place(i, rows, j, cols) {
-			case outside:
-			case inside:
-				if g.wide != nil {
-					ks.tileWide(k, pa, pb, &g.wide[i*g.ldc+j], g.ldc)
-				} else {
-					ks.tiles[rows-1](k, pa, pb, &g.c[i*g.ldc+j], g.ldc, b.add)
-				}
-			case across:
-				if edge == nil {
-					edge = make([]T, ks.mr*ks.nr)
-				}
-				ks.tiles[rows-1](k, pa, pb, &edge[0], ks.nr, false)
-				g.emit(edge, i, rows, j, cols, b.add)
-			}
-		}
-	}
-}
-
-// placement says how a tile lies with respect to the elements that are to be computed.
-type placement uint8
-
-const (
-	inside placement = iota
-	across
-	outside
-)
-
-func (g *product[T]) place(i, rows, j, cols int) placement {
-	switch {
-	case g.part == lower && i+rows <= j, g.part == upper && i >= j+cols:
-		return outside
-	case cols < g.ks.nr, g.part == lower && i < j+cols-1, g.part == upper && i+rows-1 > j:
-		return across
-	case g.wide != nil && (rows < g.ks.mr || g.ks.tileWide == nil):
-		return across
-	}
-	return inside
-}
-
-// emit stores or adds the wanted elements of a tile.
-func (g *product[T]) emit(tile []T, i0, rows, j0, cols int, add bool) {
-	for r := range rows {
-		from, to := g.part.columns(i0+r, j0, j0+cols)
-		src := tile[r*g.ks.nr+from-j0:][:to-from]
-		at := (i0 + r) * g.ldc
-		switch {
-		case g.wide != nil:
-			for j, v := range src {
-				g.wide[at+from+j] += float64(v)
-			}
-		case add:
-			dst := g.c[at+from : at+to]
-			for j, v := range src {
-				dst[j] += v
-			}
-		default:
-			copy(g.c[at+from:at+to], src)
-		}
-	}
 }
 
 func (g *product[T]) parallel(n int, f func(i int)) {
