@@ -2,6 +2,7 @@ package forward
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/safeio"
@@ -112,6 +113,10 @@ func (r *reader) matrix(name string) kernel.Mat {
 	info, ok := r.src.Lookup(name)
 	if !ok || len(info.Shape) == 0 || len(info.Shape) > 2 {
 		r.fail(name, safeio.Corruptf("missing, or not a matrix"))
+		return kernel.Mat{}
+	}
+	if size, ok := info.Bytes(); !ok || size > math.MaxInt/2 { // matters on 32-bit machines
+		r.fail(name, safeio.Limitf("too large for this machine's addresses"))
 		return kernel.Mat{}
 	}
 	rows, cols := 1, int(info.Shape[len(info.Shape)-1])

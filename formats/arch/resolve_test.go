@@ -227,7 +227,7 @@ func TestBadConfigs(t *testing.T) {
 		{[]any{"rope_parameters", settings{"full_attention": settings{"rope_type": "default"}}}, unsupported, "per layer type"},
 		{[]any{"partial_rotary_factor", 0.5}, unsupported, "partial_rotary_factor"},
 		{[]any{"attention_bias", 1}, corrupt, "attention_bias"},
-		{[]any{"max_position_embeddings", 1 << 40}, corrupt, "max_position_embeddings"},
+		{[]any{"max_position_embeddings", int64(1) << 40}, corrupt, "max_position_embeddings"},
 		{[]any{"tie_word_embeddings", "yes"}, corrupt, "tie_word_embeddings"},
 	} {
 		_, err := Resolve(llama.with(c.keys...).text(), llama.tensors())
