@@ -83,7 +83,7 @@ func (c *Checkpoint) readConfig(names []string, optional bool, limits safeio.Lim
 		if optional {
 			return nil
 		}
-		if only(names, weights) == nil {
+		if len(only(names, weights)) == 0 {
 			return noWeights(c.root, names)
 		}
 		return &safeio.Error{Op: "open", Path: c.root.Path("."), Off: -1, Hint: "copy config.json from the model's page next to its weights",
@@ -101,7 +101,7 @@ func (c *Checkpoint) readConfig(names []string, optional bool, limits safeio.Lim
 			return safeio.Value{}, nil
 		}
 		return c.readJSON(name, limits)
-	})
+	}, c.root.Path)
 	return err
 }
 

@@ -34,8 +34,9 @@ var telltales = []struct{ key, method string }{
 	{"w_bit", "awq"}, {"zero_point", "awq"}, {"desc_act", "gptq"}, {"weight_block_size", "fp8"},
 }
 
-// detect finds the statement; nil when the checkpoint is dense. read returns the zero Value for a file that is missing.
-func detect(config safeio.Value, read func(name string) (safeio.Value, error)) (*Quantization, error) {
+// detect finds the statement; nil when the checkpoint is dense. read returns the zero Value for a file that is missing,
+// path the full path of a file for messages.
+func detect(config safeio.Value, read func(name string) (safeio.Value, error), path func(name string) string) (*Quantization, error) {
 	for _, p := range places {
 		v := config
 		if p.file != ConfigName {
@@ -49,7 +50,7 @@ func detect(config safeio.Value, read func(name string) (safeio.Value, error)) (
 		}
 		method, err := methodOf(v, p.method)
 		if err != nil {
-			return nil, &safeio.Error{Op: "read", Path: p.file, Off: -1, Err: err}
+			return nil, &safeio.Error{Op: "read", Path: path(p.file), Off: -1, Err: err}
 		}
 		return &Quantization{Method: method, Raw: v, Source: p.file}, nil
 	}

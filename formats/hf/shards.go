@@ -18,9 +18,12 @@ type layout struct {
 func choose(root *safeio.Root, names []string, stale func(shards []string) bool, limits safeio.Limits) (*layout, error) {
 	have := only(names, weights)
 	if slices.Contains(names, indexName) {
-		l, err := indexed(root, have, limits)
-		if err != nil || !stale(l.shards) {
-			return l, err
+		l, err := readIndex(root, limits)
+		if err != nil {
+			return nil, err
+		}
+		if !stale(l.shards) {
+			return l, l.account(root, have)
 		}
 	}
 	if len(have) == 0 {
@@ -63,8 +66,8 @@ func alone(root *safeio.Root, have []string, name string) (*layout, error) {
 	return &layout{shards: []string{name}, skipped: without(have, []string{name})}, nil
 }
 
-// indexed reads the index. A file it names may be missing only if the caller finds the index stale.
-func indexed(root *safeio.Root, have []string, limits safeio.Limits) (*layout, error) {
+// readIndex reads the index.
+func readIndex(root *safeio.Root, limits safeio.Limits) (*layout, error) {
 	data, err := root.ReadFile(indexName, limits.IndexJSON)
 	if err != nil {
 		return nil, err
@@ -73,13 +76,19 @@ func indexed(root *safeio.Root, have []string, limits safeio.Limits) (*layout, e
 	if err != nil {
 		return nil, safeio.WithPath(err, root.Path(indexName))
 	}
+	return l, nil
+}
+
+// account looks at the files that an index does not name: another shard or a whole model among them makes it ambiguous
+// which is meant, other files (adapters, the original's consolidated weights) are left alone.
+func (l *layout) account(root *safeio.Root, have []string) error {
 	for _, name := range without(have, l.shards) {
 		if _, _, _, ok := shardName(name); ok || name == singleName {
-			return nil, fail(root, safeio.Corruptf("%q is there but %s does not name it", name, indexName), "remove the file, or the index, whichever is left over")
+			return fail(root, safeio.Corruptf("%q is there but %s does not name it", name, indexName), "remove the file, or the index, whichever is left over")
 		}
 		l.skipped = append(l.skipped, name)
 	}
-	return l, nil
+	return nil
 }
 
 // parseIndex reads weight_map: tensor names to plain file names.
