@@ -23,6 +23,9 @@ func (e *PivotError) Error() string {
 // as many. Besides h it needs cholBlock columns and the panels of the products. After a *PivotError h is undefined.
 func CholeskyUpperInverse(p *Pool, h []float64, n int) error {
 	checkShape("CholeskyUpperInverse", n, n, n, len(h))
+	if p == nil {
+		p = NewPool(1)
+	}
 	Symmetrize(p, h, n)
 	words := p.take(8 * n * cholBlock)
 	defer p.give(words)

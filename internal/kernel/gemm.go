@@ -81,6 +81,9 @@ func multiply(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) {
 }
 
 func newProduct(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) *product[float32] {
+	if p == nil {
+		p = NewPool(1) // its scratch memory serves all tasks of this product
+	}
 	return &product[float32]{
 		pool: p, ks: &p.kernels().f32, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC, c: c.F32, ldc: c.Stride, add: accumulate,
 	}

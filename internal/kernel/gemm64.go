@@ -37,6 +37,9 @@ func multiply64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate bool)
 }
 
 func newProduct64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate bool) *product[float64] {
+	if p == nil {
+		p = NewPool(1)
+	}
 	return &product[float64]{
 		pool: p, ks: &p.kernels().f64, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC64, c: c.F64, ldc: c.Stride, add: accumulate,
 	}

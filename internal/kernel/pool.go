@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -96,24 +97,39 @@ func (p *Pool) kernels() *set {
 	return p.set
 }
 
-// take returns scratch memory of unspecified content for the given number of bytes, aligned to a cache line.
+// take returns scratch memory of unspecified content for the given number of bytes, aligned to a cache line. It reuses the
+// smallest buffer that is large enough; where all are too small, one of them makes room for the new one.
 func (p *Pool) take(bytes int) []uint64 {
 	const line = 64
-	n := (bytes + line + 7) / 8
-	var words []uint64
-	if p != nil {
-		p.mu.Lock()
-		if last := len(p.free) - 1; last >= 0 {
-			words, p.free = p.free[last], p.free[:last]
+	n := (bytes + 7) / 8
+	words := p.reuse(n)
+	if len(words) < n {
+		words = make([]uint64, n+line/8)
+		skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(words))) % line / 8)
+		words = words[skip:]
+	}
+	return words
+}
+
+func (p *Pool) reuse(n int) []uint64 {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) == 0 {
+		return nil
+	}
+	best := 0
+	for i, w := range p.free {
+		fits, better := len(w) >= n, len(w) < len(p.free[best])
+		if bestFits := len(p.free[best]) >= n; fits && (!bestFits || better) || !bestFits && better {
+			best = i
 		}
-		p.mu.Unlock()
 	}
-	if cap(words) < n {
-		words = make([]uint64, n)
-	}
-	words = words[:cap(words)]
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(words))) % line / 8)
-	return words[skip:]
+	words := p.free[best]
+	p.free = slices.Delete(p.free, best, best+1)
+	return words
 }
 
 // give returns memory of take for later calls.
