@@ -16,8 +16,10 @@ type codebook struct {
 	entries []uint16
 	// index maps packed levels to the entry, or to -1-r when they are no codeword; r counts those.
 	index []int16
-	// list[start[r]:start[r+1]] holds the candidates for the r-th vector off the grid, nearest first, packed.
+	// list[start[r]:][:count[r]] holds the candidates for the r-th vector off the grid, nearest first, packed. Vector kernels
+	// read to start[r+1]: lists are filled up to a multiple of eight with their first entry, which changes no minimum.
 	start []int32
+	count []uint16
 	list  []uint16
 }
 
@@ -100,7 +102,8 @@ func (c *codebook) findNeighbours() {
 		}
 		c.index[v] = int16(-1 - r)
 		r++
-		c.start = append(c.start, int32(len(c.list)))
+		first := len(c.list)
+		c.start = append(c.start, int32(first))
 		lo, hi := table[v&(1<<half-1)], table[v>>half]
 		var seen [4]uint64 // set of the distances that occur
 		for i, e := range c.entries {
@@ -109,6 +112,10 @@ func (c *codebook) findNeighbours() {
 			seen[d>>6] |= 1 << (d & 63)
 		}
 		c.appendNearest(distance, seen)
+		c.count = append(c.count, uint16(len(c.list)-first))
+		for len(c.list)%8 != 0 {
+			c.list = append(c.list, c.list[first])
+		}
 	}
 	c.start = append(c.start, int32(len(c.list)))
 }
@@ -158,7 +165,7 @@ func (c *codebook) candidates(v uint16) []uint16 {
 		return nil
 	}
 	r := -1 - int(i)
-	return c.list[c.start[r]:c.start[r+1]]
+	return c.list[c.start[r]:][:c.count[r]]
 }
 
 // nearest returns the candidate that minimises Σ cost[i][level i], added in index order; the first of equals.

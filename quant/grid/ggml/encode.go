@@ -10,26 +10,38 @@ import (
 
 // encoder is the input of one EncodeRows call, checked, and what the encoders of all types share.
 type encoder struct {
-	dst []byte
-	x   []float32 // rows·k weights, row-major
-	k   int       // columns
-	im  columns
+	*coder
+	dst  []byte
+	x    []float32 // rows·k weights, row-major
+	cols int       // weights per row
+	im   columns
 }
 
 // columns is the importance of the columns of a run of weights: im repeats for every row, weight 0 is in column first.
 type columns struct {
 	im    []float32 // nil: none
 	first int
+	large bool // some exceed hugeImportance
+}
+
+func newColumns(im []float32) columns {
+	return columns{im: im, large: slices.ContainsFunc(im, func(v float32) bool { return v > hugeImportance })}
 }
 
 func (c columns) none() bool { return c.im == nil }
+
+// hugeImportance is where products of weights in the vector kernels could leave float32.
+const hugeImportance = 1e20
+
+// huge reports importance that only the portable code handles as the reference does.
+func (c columns) huge() bool { return c.large }
 
 // skip returns the importance from weight n on.
 func (c columns) skip(n int) columns {
 	if c.im == nil {
 		return c
 	}
-	return columns{c.im, (c.first + n) % len(c.im)}
+	return columns{c.im, (c.first + n) % len(c.im), c.large}
 }
 
 // of returns the importance of weights i … i+n-1, which lie in one row; nil when there is none.
@@ -48,6 +60,11 @@ func (c columns) of(i, n int) []float32 {
 // Rows are independent: any split of a matrix into calls gives the same bytes. Weights that are NaN or infinite give a
 // *NonFiniteError, weights too large for the type's scale an *OverflowError; dst then holds no usable data.
 func (t *Type) EncodeRows(dst []byte, x []float32, rows, k int, importance []float32) error {
+	return t.encodeWith(active(), dst, x, rows, k, importance)
+}
+
+// encodeWith is EncodeRows with the given vector kernels; nil is the portable code.
+func (t *Type) encodeWith(set *kernels, dst []byte, x []float32, rows, k int, importance []float32) error {
 	if t.encode == nil {
 		return fmt.Errorf("ggml: %s cannot be produced: %s", t.Name, t.Doc)
 	}
@@ -72,7 +89,7 @@ func (t *Type) EncodeRows(dst []byte, x []float32, rows, k int, importance []flo
 	if err != nil {
 		return err
 	}
-	t.encode(&encoder{dst: dst, x: x, k: k, im: columns{im: im}})
+	t.encode(&encoder{coder: newCoder(set), dst: dst, x: x, cols: k, im: newColumns(im)})
 	if i := t.check(dst, t.Bytes); i >= 0 {
 		perRow := k / t.Elems
 		return &OverflowError{Type: t.Name, Row: i / perRow, Block: i % perRow}
@@ -119,13 +136,13 @@ func firstNonFinite(x []float32) int {
 
 // rows calls f for every row with its share of dst.
 func (e *encoder) rows(f func(dst []byte, x []float32)) {
-	n := len(e.x) / e.k
+	n := len(e.x) / e.cols
 	if n == 0 {
 		return
 	}
 	size := len(e.dst) / n
 	for r := range n {
-		f(e.dst[r*size:(r+1)*size], e.x[r*e.k:(r+1)*e.k])
+		f(e.dst[r*size:(r+1)*size], e.x[r*e.cols:(r+1)*e.cols])
 	}
 }
 

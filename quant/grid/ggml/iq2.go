@@ -16,21 +16,19 @@ import (
 // valuesIQ2 are the magnitudes of the levels, times 8.
 var valuesIQ2 = [4]float32{8, 25, 43, 0}
 
-func encodeIQ2XXS(e *encoder) {
-	var q iqBlock
-	e.blocks(superBlock, 66, func(b []byte, x, im []float32) {
-		specIQ2XXS.encodeBlock(&q, x, im)
-		putF16(b, q.d)
-		for j := range 8 {
-			var index, signs uint32
-			for g := range 4 {
-				index |= uint32(q.words[4*j+g]) << (8 * g)
-				signs |= uint32(q.signs[4*j+g]&127) << (7 * g)
-			}
-			binary.LittleEndian.PutUint32(b[2+8*j:], index)
-			binary.LittleEndian.PutUint32(b[6+8*j:], signs|uint32(q.scale[j])<<28)
+func encodeIQ2XXS(e *encoder) { specIQ2XXS.encode(e, 66, packIQ2XXS) }
+
+func packIQ2XXS(b []byte, q *iqBlock) {
+	putF16(b, q.d)
+	for j := range 8 {
+		var index, signs uint32
+		for g := range 4 {
+			index |= uint32(q.words[4*j+g]) << (8 * g)
+			signs |= uint32(q.signs[4*j+g]&127) << (7 * g)
 		}
-	})
+		binary.LittleEndian.PutUint32(b[2+8*j:], index)
+		binary.LittleEndian.PutUint32(b[6+8*j:], signs|uint32(q.scale[j])<<28)
+	}
 }
 
 func decodeIQ2XXS(dst []float32, src []byte) {
@@ -48,16 +46,14 @@ func decodeIQ2XXS(dst []float32, src []byte) {
 	})
 }
 
-func encodeIQ2XS(e *encoder) {
-	var q iqBlock
-	e.blocks(superBlock, 74, func(b []byte, x, im []float32) {
-		specIQ2XS.encodeBlock(&q, x, im)
-		putF16(b, q.d)
-		for g := range 32 {
-			binary.LittleEndian.PutUint16(b[2+2*g:], q.words[g]|uint16(q.signs[g]&127)<<9)
-		}
-		packScalePairs(b[66:74], q.scale[:])
-	})
+func encodeIQ2XS(e *encoder) { specIQ2XS.encode(e, 74, packIQ2XS) }
+
+func packIQ2XS(b []byte, q *iqBlock) {
+	putF16(b, q.d)
+	for g := range 32 {
+		binary.LittleEndian.PutUint16(b[2+2*g:], q.words[g]|uint16(q.signs[g]&127)<<9)
+	}
+	packScalePairs(b[66:74], q.scale[:])
 }
 
 func decodeIQ2XS(dst []float32, src []byte) {
@@ -72,19 +68,17 @@ func decodeIQ2XS(dst []float32, src []byte) {
 	})
 }
 
-func encodeIQ2S(e *encoder) {
-	var q iqBlock
-	e.blocks(superBlock, 82, func(b []byte, x, im []float32) {
-		specIQ2S.encodeBlock(&q, x, im)
-		putF16(b, q.d)
-		clear(b[66:74])
-		for g, word := range q.words[:32] {
-			b[2+g] = uint8(word)
-			b[34+g] = q.signs[g]
-			b[66+g/4] |= uint8(word>>8) << (2 * (g % 4))
-		}
-		packScalePairs(b[74:82], q.scale[:])
-	})
+func encodeIQ2S(e *encoder) { specIQ2S.encode(e, 82, packIQ2S) }
+
+func packIQ2S(b []byte, q *iqBlock) {
+	putF16(b, q.d)
+	clear(b[66:74])
+	for g, word := range q.words[:32] {
+		b[2+g] = uint8(word)
+		b[34+g] = q.signs[g]
+		b[66+g/4] |= uint8(word>>8) << (2 * (g % 4))
+	}
+	packScalePairs(b[74:82], q.scale[:])
 }
 
 func decodeIQ2S(dst []float32, src []byte) {

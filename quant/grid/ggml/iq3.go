@@ -14,22 +14,20 @@ var (
 	valuesIQ3S   = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
 )
 
-func encodeIQ3XXS(e *encoder) {
-	var q iqBlock
-	e.blocks(superBlock, 98, func(b []byte, x, im []float32) {
-		specIQ3XXS.encodeBlock(&q, x, im)
-		putF16(b, q.d)
-		for g, word := range q.words {
-			b[2+g] = uint8(word)
+func encodeIQ3XXS(e *encoder) { specIQ3XXS.encode(e, 98, packIQ3XXS) }
+
+func packIQ3XXS(b []byte, q *iqBlock) {
+	putF16(b, q.d)
+	for g, word := range q.words {
+		b[2+g] = uint8(word)
+	}
+	for j := range 8 {
+		tail := uint32(q.scale[j]) << 28
+		for g := range 4 {
+			tail |= uint32(q.signs[4*j+g]&127) << (7 * g)
 		}
-		for j := range 8 {
-			tail := uint32(q.scale[j]) << 28
-			for g := range 4 {
-				tail |= uint32(q.signs[4*j+g]&127) << (7 * g)
-			}
-			binary.LittleEndian.PutUint32(b[66+4*j:], tail)
-		}
-	})
+		binary.LittleEndian.PutUint32(b[66+4*j:], tail)
+	}
 }
 
 func decodeIQ3XXS(dst []float32, src []byte) {
@@ -49,19 +47,17 @@ func decodeIQ3XXS(dst []float32, src []byte) {
 	})
 }
 
-func encodeIQ3S(e *encoder) {
-	var q iqBlock
-	e.blocks(superBlock, 110, func(b []byte, x, im []float32) {
-		specIQ3S.encodeBlock(&q, x, im)
-		putF16(b, q.d)
-		clear(b[66:74])
-		for g, word := range q.words {
-			b[2+g] = uint8(word)
-			b[66+g/8] |= uint8(word>>8) << (g % 8)
-		}
-		copy(b[74:106], q.signs[:])
-		packScalePairs(b[106:110], q.scale[:])
-	})
+func encodeIQ3S(e *encoder) { specIQ3S.encode(e, 110, packIQ3S) }
+
+func packIQ3S(b []byte, q *iqBlock) {
+	putF16(b, q.d)
+	clear(b[66:74])
+	for g, word := range q.words {
+		b[2+g] = uint8(word)
+		b[66+g/8] |= uint8(word>>8) << (g % 8)
+	}
+	copy(b[74:106], q.signs[:])
+	packScalePairs(b[106:110], q.scale[:])
 }
 
 func decodeIQ3S(dst []float32, src []byte) {

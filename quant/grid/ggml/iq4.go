@@ -118,13 +118,14 @@ func encodeIQ4NL(e *encoder) {
 	})
 }
 
-func fitIQ4NL(p []Params, _ []uint8, x []float32, im columns) {
+func fitIQ4NL(_ *coder, p []Params, codes []uint8, x []float32, im columns) {
 	var w [32]float32
 	for b := range p {
 		block := x[32*b : 32*b+32]
 		weightsIQ4(w[:], block, im.of(32*b, 32))
 		p[b] = Params{D: roundF16(searchIQ4(block, w[:]))}
 		p[b].Scale[0] = 1
+		codesIQ4(codes[32*b:32*b+32], block, inverse(p[b].D))
 	}
 }
 
@@ -147,7 +148,8 @@ func paramsIQ4XS(p *Params, x, im []float32) (d float32) {
 	for j := range scales {
 		scales[j] = searchIQ4(x[32*j:32*j+32], w[32*j:32*j+32])
 	}
-	d = -signedPeak(scales[:]) / 32
+	peak, _ := extreme(scales[:])
+	d = -peak / 32
 	inv := inverse(d)
 	*p = Params{D: roundF16(d)}
 	for j, s := range scales {
@@ -164,18 +166,14 @@ func codesIQ4XS(codes []uint8, d float32, p *Params, x []float32) {
 }
 
 func encodeIQ4XS(e *encoder) {
-	var p Params
-	var codes [superBlock]uint8
-	e.blocks(superBlock, sizeIQ4XS, func(b []byte, x, im []float32) {
-		d := paramsIQ4XS(&p, x, im)
-		codesIQ4XS(codes[:], d, &p, x)
-		packIQ4XS(b, &p, codes[:])
-	})
+	encodeScalar(e, &scalarIQ4XS, sizeIQ4XS)
 }
 
-func fitIQ4XS(p []Params, _ []uint8, x []float32, im columns) {
+func fitIQ4XS(_ *coder, p []Params, codes []uint8, x []float32, im columns) {
 	for b := range p {
-		paramsIQ4XS(&p[b], x[superBlock*b:superBlock*(b+1)], im.of(superBlock*b, superBlock))
+		block := x[superBlock*b : superBlock*(b+1)]
+		d := paramsIQ4XS(&p[b], block, im.of(superBlock*b, superBlock))
+		codesIQ4XS(codes[superBlock*b:superBlock*(b+1)], d, &p[b], block)
 	}
 }
 

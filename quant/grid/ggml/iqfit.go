@@ -43,11 +43,10 @@ var (
 
 // iqBlock is an encoded super-block before packing.
 type iqBlock struct {
-	d      float32    // stored scale, before rounding to fp16
-	scale  [16]uint8  // 4-bit code of each sub-block
-	words  [64]uint16 // index of each codeword
-	signs  [32]uint8  // one byte per 8 weights; bit 7 is redundant where parity rules
-	zeroed bool       // nothing but zeros: every byte of the block is 0
+	d     float32    // stored scale, before rounding to fp16
+	scale [16]uint8  // 4-bit code of each sub-block
+	words [64]uint16 // index of each codeword
+	signs [32]uint8  // one byte per 8 weights; bit 7 is redundant where parity rules
 }
 
 // iqSub is the state of one sub-block's search.
@@ -75,12 +74,10 @@ func (t *iqSpec) encodeBlock(out *iqBlock, x, im []float32) {
 	sub := iqSub{t: t, grid: t.grid()}
 	groups := t.sub / sub.grid.elems
 	var scales [16]float32
-	var peak float32
 	for j := range superBlock / t.sub {
 		from, to := j*t.sub, (j+1)*t.sub
 		s := sub.search(x[from:to], w[from:to], out.signs[from/8:to/8])
 		scales[j] = s
-		peak = max(peak, s)
 		if s == 0 {
 			continue // index 0 at its own place
 		}
@@ -88,8 +85,19 @@ func (t *iqSpec) encodeBlock(out *iqBlock, x, im []float32) {
 			out.words[j*groups+g] = uint16(sub.grid.index[sub.best[g]])
 		}
 	}
+	t.finish(out, &scales)
+}
+
+// finish rounds the scales of the sub-blocks to 4-bit codes. A block whose scales are all zero becomes zero bytes.
+func (t *iqSpec) finish(out *iqBlock, scales *[16]float32) {
+	var peak float32
+	for _, s := range scales {
+		if s > peak {
+			peak = s
+		}
+	}
 	if !(peak > 0) {
-		*out = iqBlock{zeroed: true}
+		*out = iqBlock{}
 		return
 	}
 	d := peak / 31
@@ -98,6 +106,27 @@ func (t *iqSpec) encodeBlock(out *iqBlock, x, im []float32) {
 		out.scale[j] = uint8(rnClamp(float32(0.5*(float32(inv*scales[j])-1)), 0, 15))
 	}
 	out.d = float32(d * t.stored)
+}
+
+// encode encodes all rows; pack writes one super-block.
+func (t *iqSpec) encode(e *encoder, size int, pack func(b []byte, q *iqBlock)) {
+	var q [batch]iqBlock
+	for i := 0; i < len(e.x); i += batch * superBlock {
+		x := e.x[i:min(i+batch*superBlock, len(e.x))]
+		n := len(x) / superBlock
+		im := e.im.skip(i)
+		if e.coder.k != nil && !im.huge() {
+			t.encodePlanes(e.coder, q[:n], x, im)
+		} else {
+			for b := range n {
+				t.encodeBlock(&q[b], x[b*superBlock:(b+1)*superBlock], im.of(b*superBlock, superBlock))
+			}
+		}
+		for b := range n {
+			at := (i/superBlock + b) * size
+			pack(e.dst[at:at+size], &q[b])
+		}
+	}
 }
 
 // search fits one sub-block: levels go to s.best, sign bytes to signs; the scale is returned, 0 for a zero sub-block.

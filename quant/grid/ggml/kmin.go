@@ -2,75 +2,101 @@ package ggml
 
 // The K types with a minimum per sub-block: Q2_K, Q4_K and Q5_K are one algorithm with different constants.
 
-// batch is how many super-blocks the fits handle at once, so that vector kernels find 16 of everything.
-const batch = 16
-
 // kmin describes one of the three.
 type kmin struct {
 	sub             int     // weights per sub-block
 	scaleLevels     int32   // integer scales and minima 0 … scaleLevels
 	sigma           float32 // sigma² of the importance weights = sigma·Σx²/256
 	plain, weighted asymSpec
-	plainWeights    func(w, x []float32)
+	plainRMS        bool // weight without importance: |x| plus the root mean square of the sub-block; else |x|
 }
 
 var (
-	kminQ2 = kmin{sub: 16, scaleLevels: 15, sigma: 1, plainWeights: weightsAbs,
+	kminQ2 = kmin{sub: 16, scaleLevels: 15, sigma: 1,
 		plain:    asymSpec{levels: 3, first: -0.5, step: 0.1, steps: 15, abs: true},
 		weighted: asymSpec{levels: 3, first: -0.9, step: 0.05, steps: 36}}
-	kminQ4 = kmin{sub: 32, scaleLevels: 63, sigma: 2, plainWeights: weightsRMS,
+	kminQ4 = kmin{sub: 32, scaleLevels: 63, sigma: 2, plainRMS: true,
 		plain:    asymSpec{levels: 15, first: -1, step: 0.1, steps: 20},
 		weighted: asymSpec{levels: 15, first: -0.9, step: 0.05, steps: 36}}
-	kminQ5 = kmin{sub: 32, scaleLevels: 63, sigma: 2, plainWeights: weightsRMS,
+	kminQ5 = kmin{sub: 32, scaleLevels: 63, sigma: 2, plainRMS: true,
 		plain:    asymSpec{levels: 31, first: -0.5, step: 0.1, steps: 15},
 		weighted: asymSpec{levels: 31, first: -0.9, step: 0.05, steps: 36}}
 )
 
-// weightsAbs is |x|.
-func weightsAbs(w, x []float32) {
-	for i, v := range x {
-		w[i] = abs32(v)
-	}
-}
-
-// weightsRMS is |x| plus the root mean square of the sub-block.
-func weightsRMS(w, x []float32) {
-	rms := sqrt32(sumSquares(x) / float32(len(x)))
-	for i, v := range x {
-		w[i] = rms + abs32(v)
-	}
-}
-
-// kwork is the scratch memory of a fit: per sub-block of a batch.
+// kwork is the scratch memory of a portable fit: per sub-block of a batch.
 type kwork struct {
 	w                   [batch * superBlock]float32
 	scale, minimum, sum [batch * superBlock / 16]float32
 }
 
-// fit chooses parameters and first codes of len(p) super-blocks.
-func (t *kmin) fit(p []Params, codes []uint8, x []float32, im columns) {
-	var work kwork
+func (c *coder) work() *kwork {
+	if c.kw == nil {
+		c.kw = new(kwork)
+	}
+	return c.kw
+}
+
+// fit chooses parameters and codes of len(p) super-blocks.
+func (t *kmin) fit(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	step := t.fitBatch
+	if c.k != nil {
+		step = t.fitPlanes
+	}
+	eachBatch(p, codes, x, im, func(p []Params, codes []uint8, x []float32, im columns) { step(c, p, codes, x, im) })
+}
+
+// eachBatch cuts super-blocks into batches.
+func eachBatch(p []Params, codes []uint8, x []float32, im columns, f func(p []Params, codes []uint8, x []float32, im columns)) {
 	for b := 0; b < len(p); b += batch {
 		n := min(batch, len(p)-b)
 		at, end := b*superBlock, (b+n)*superBlock
-		if im.none() {
-			t.fitPlain(&work, p[b:b+n], codes[at:end], x[at:end])
-		} else {
-			t.fitWeighted(&work, p[b:b+n], codes[at:end], x[at:end], im.skip(at))
-		}
+		f(p[b:b+n], codes[at:end], x[at:end], im.skip(at))
 	}
 }
 
-func (t *kmin) fitPlain(work *kwork, p []Params, codes []uint8, x []float32) {
+// fitBatch is the portable fit.
+func (t *kmin) fitBatch(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	work := c.work()
 	subs := superBlock / t.sub
-	for i := 0; i < len(x); i += t.sub {
-		t.plainWeights(work.w[i:i+t.sub], x[i:i+t.sub])
+	spec := &t.plain
+	if im.none() {
+		t.plainWeights(work.w[:], x)
+	} else {
+		spec = &t.weighted
+		for i := 0; i < len(x); i += superBlock {
+			block := x[i : i+superBlock]
+			importanceWeights(work.w[i:i+superBlock], block, im.of(i, superBlock), t.sigma*sumSquares(block)/superBlock)
+		}
 	}
-	searchAsymAll(codes, x, work.w[:len(x)], t.sub, &t.plain, work.scale[:], work.minimum[:])
+	for j := range len(x) / t.sub {
+		from, to := j*t.sub, (j+1)*t.sub
+		work.scale[j], work.minimum[j] = searchAsym(codes[from:to], x[from:to], work.w[from:to], spec)
+		work.sum[j] = sum(work.w[from:to])
+	}
 	for b := range p {
+		from, to := b*subs, (b+1)*subs
+		scale, minimum := work.scale[from:to], work.minimum[from:to]
 		p[b] = Params{}
-		p[b].D = t.integerScales(p[b].Scale[:], work.scale[b*subs:(b+1)*subs])
-		p[b].DMin = t.integerScales(p[b].Min[:], work.minimum[b*subs:(b+1)*subs])
+		if im.none() {
+			p[b].D = t.integerScales(p[b].Scale[:], scale)
+			p[b].DMin = t.integerScales(p[b].Min[:], minimum)
+		} else {
+			p[b].D = t.fittedScales(p[b].Scale[:], scale, work.sum[from:to])
+			p[b].DMin = t.fittedScales(p[b].Min[:], minimum, work.sum[from:to])
+		}
+		t.requant(codes[b*superBlock:(b+1)*superBlock], &p[b], x[b*superBlock:(b+1)*superBlock])
+	}
+}
+
+func (t *kmin) plainWeights(w, x []float32) {
+	for i := 0; i < len(x); i += t.sub {
+		var root float32
+		if t.plainRMS {
+			root = sqrt32(sumSquares(x[i:i+t.sub]) / float32(t.sub))
+		}
+		for j, v := range x[i : i+t.sub] {
+			w[i+j] = root + abs32(v)
+		}
 	}
 }
 
@@ -92,41 +118,14 @@ func (t *kmin) integerScales(out []int16, scales []float32) (d float32) {
 	return roundF16(peak / float32(t.scaleLevels))
 }
 
-func (t *kmin) fitWeighted(work *kwork, p []Params, codes []uint8, x []float32, im columns) {
-	subs := superBlock / t.sub
-	for b := range p {
-		at := b * superBlock
-		block := x[at : at+superBlock]
-		sigma2 := t.sigma * sumSquares(block) / superBlock
-		importanceWeights(work.w[at:at+superBlock], block, im.of(at, superBlock), sigma2)
-	}
-	for j := 0; j < len(x)/t.sub; j++ {
-		work.sum[j] = sum(work.w[j*t.sub : (j+1)*t.sub])
-	}
-	searchAsymAll(codes, x, work.w[:len(x)], t.sub, &t.weighted, work.scale[:], work.minimum[:])
+// fittedScales is integerScales by weighted least squares.
+func (t *kmin) fittedScales(out []int16, scales, weights []float32) (d float32) {
 	var l [16]uint8
-	for b := range p {
-		from, to := b*subs, (b+1)*subs
-		p[b] = Params{}
-		p[b].D = roundF16(searchPos(l[:subs], work.scale[from:to], work.sum[from:to], t.scaleLevels))
-		setScales(p[b].Scale[:], l[:subs])
-		p[b].DMin = roundF16(searchPos(l[:subs], work.minimum[from:to], work.sum[from:to], t.scaleLevels))
-		setScales(p[b].Min[:], l[:subs])
+	d = roundF16(searchPos(l[:len(scales)], scales, weights, t.scaleLevels))
+	for j := range scales {
+		out[j] = int16(l[j])
 	}
-}
-
-func setScales(dst []int16, codes []uint8) {
-	for j, c := range codes {
-		dst[j] = int16(c)
-	}
-}
-
-// searchAsymAll runs searchAsym on every n weights of x.
-func searchAsymAll(codes []uint8, x, w []float32, n int, spec *asymSpec, scale, minimum []float32) {
-	for j := 0; j < len(x)/n; j++ {
-		at := j * n
-		scale[j], minimum[j] = searchAsym(codes[at:at+n], x[at:at+n], w[at:at+n], spec)
-	}
+	return d
 }
 
 // requant rounds a super-block with its stored parameters; sub-blocks of step 0 keep the codes they have.
@@ -140,6 +139,87 @@ func (t *kmin) requant(codes []uint8, p *Params, x []float32) {
 		m := p.DMin * float32(p.Min[j])
 		for i := j * t.sub; i < (j+1)*t.sub; i++ {
 			codes[i] = uint8(rnClamp((x[i]+m)/step, 0, levels))
+		}
+	}
+}
+
+// fitPlanes is fitBatch with vector kernels, a super-block per lane.
+func (t *kmin) fitPlanes(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	pl := c.load(x, superBlock)
+	subs := superBlock / t.sub
+	spec := &t.plain
+	if im.none() {
+		scale := float32(0) // leaves |x|
+		if t.plainRMS {
+			scale = 1 / float32(t.sub)
+		}
+		for j := range subs {
+			c.k.rootWeights(subPlane(pl.w[:], j, t.sub), subPlane(pl.x[:], j, t.sub), t.sub, scale)
+		}
+	} else {
+		spec = &t.weighted
+		c.importanceWeights(im, t.sigma)
+	}
+	for j := range subs {
+		c.searchAsym(j, t.sub, spec)
+	}
+	if im.none() {
+		t.planeScales(pl, p)
+	} else {
+		t.planeFittedScales(c, p)
+	}
+	for b := range p {
+		for j := range subs {
+			pl.step[j*lanes+b] = p[b].D * float32(p[b].Scale[j])
+			pl.offset[j*lanes+b] = p[b].DMin * float32(p[b].Min[j])
+		}
+	}
+	for j := range subs {
+		c.requant(j, t.sub, 0, t.plain.levels, 0)
+	}
+	c.store(codes, superBlock)
+}
+
+// importanceWeights fills the w plane of a batch of super-blocks.
+func (c *coder) importanceWeights(im columns, sigma float32) {
+	pl := c.pl
+	c.loadImportance(im, superBlock)
+	c.k.squares(&pl.sigma[0], &pl.x[0], superBlock)
+	for l := range pl.sigma {
+		pl.sigma[l] = sigma * pl.sigma[l] / superBlock
+	}
+	c.k.weights(&pl.w[0], &pl.x[0], &pl.im[0], &pl.sigma[0], superBlock)
+}
+
+func (t *kmin) planeScales(pl *planes, p []Params) {
+	subs := superBlock / t.sub
+	for b := range p {
+		scale, minimum := laneOf(pl.scale[:], b, subs), laneOf(pl.minimum[:], b, subs)
+		p[b] = Params{}
+		p[b].D = t.integerScales(p[b].Scale[:], scale[:subs])
+		p[b].DMin = t.integerScales(p[b].Min[:], minimum[:subs])
+	}
+}
+
+func (t *kmin) planeFittedScales(c *coder, p []Params) {
+	pl := c.pl
+	subs := superBlock / t.sub
+	for b := range p {
+		p[b] = Params{}
+	}
+	var d [lanes]float32
+	c.k.pos(&pl.levels[0], &pl.scale[0], &pl.sum[0], subs, t.scaleLevels, &d[0])
+	for b := range p {
+		p[b].D = roundF16(d[b])
+		for j := range subs {
+			p[b].Scale[j] = int16(pl.levels[j*lanes+b])
+		}
+	}
+	c.k.pos(&pl.levels[0], &pl.minimum[0], &pl.sum[0], subs, t.scaleLevels, &d[0])
+	for b := range p {
+		p[b].DMin = roundF16(d[b])
+		for j := range subs {
+			p[b].Min[j] = int16(pl.levels[j*lanes+b])
 		}
 	}
 }

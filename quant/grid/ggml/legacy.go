@@ -180,7 +180,7 @@ func (t *legacy) unpack(p *Params, codes []uint8, b []byte) {
 }
 
 // fit is encode without packing: parameters as stored.
-func (t *legacy) fit(p []Params, codes []uint8, x []float32, im columns) {
+func (t *legacy) fit(_ *coder, p []Params, codes []uint8, x []float32, im columns) {
 	var w [legacyBlock]float32
 	spec := t.weighted()
 	for b := range p {

@@ -27,12 +27,8 @@ var (
 		Type: "NVFP4", Span: 64, Sub: 16, Levels: levelsE2M1[:], ScaleMin: 0, ScaleMax: 0x7e, MinMax: 1,
 		roundD: func(float32) float32 { return 1 }, subScale: func(b int16) float32 { return halfUE4M3(uint8(b)) },
 		fit: fitNVFP4, pack: packNVFP4, unpack: unpackNVFP4,
-		codes: func(codes []uint8, p *Params, x []float32) {
-			for s := range 4 {
-				codesE2M1(codes[16*s:16*s+16], x[16*s:16*s+16], halfUE4M3(uint8(p.Scale[s])))
-			}
-		},
-		sub: func(_ []uint8, x, _ []float32) (float32, float32) { return halfUE4M3(scaleNVFP4(x)), 0 },
+		codes: codesNVFP4,
+		sub:   func(_ []uint8, x, _ []float32) (float32, float32) { return halfUE4M3(scaleNVFP4(x)), 0 },
 	}
 )
 
@@ -47,8 +43,7 @@ func encodeSmall(e *encoder, s *Scalar, size int) {
 	var codes [superBlock]uint8
 	c := codes[:s.Span]
 	e.blocks(s.Span, size, func(b []byte, x, im []float32) {
-		s.fit(p[:], c, x, columns{im: im})
-		s.codes(c, &p[0], x)
+		s.fit(e.coder, p[:], c, x, columns{im: im})
 		s.pack(b, &p[0], c)
 	})
 }
@@ -109,10 +104,12 @@ func codesE2M1(codes []uint8, x []float32, d float32) {
 	}
 }
 
-func fitMXFP4(p []Params, _ []uint8, x []float32, _ columns) {
+func fitMXFP4(_ *coder, p []Params, codes []uint8, x []float32, _ columns) {
 	for b := range p {
-		p[b] = Params{D: halfE8M0(exponentMXFP4(x[32*b : 32*b+32]))}
+		block := x[32*b : 32*b+32]
+		p[b] = Params{D: halfE8M0(exponentMXFP4(block))}
 		p[b].Scale[0] = 1
+		codesE2M1(codes[32*b:32*b+32], block, p[b].D)
 	}
 }
 
@@ -170,12 +167,20 @@ func scaleNVFP4(x []float32) uint8 {
 	return roundUE4M3(amax / 6)
 }
 
-func fitNVFP4(p []Params, _ []uint8, x []float32, _ columns) {
+func codesNVFP4(codes []uint8, p *Params, x []float32) {
+	for s := range 4 {
+		codesE2M1(codes[16*s:16*s+16], x[16*s:16*s+16], halfUE4M3(uint8(p.Scale[s])))
+	}
+}
+
+func fitNVFP4(_ *coder, p []Params, codes []uint8, x []float32, _ columns) {
 	for b := range p {
+		block := x[64*b : 64*b+64]
 		p[b] = Params{D: 1}
 		for s := range 4 {
-			p[b].Scale[s] = int16(scaleNVFP4(x[64*b+16*s : 64*b+16*s+16]))
+			p[b].Scale[s] = int16(scaleNVFP4(block[16*s : 16*s+16]))
 		}
+		codesNVFP4(codes[64*b:64*b+64], &p[b], block)
 	}
 }
 

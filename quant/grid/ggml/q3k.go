@@ -19,56 +19,94 @@ var scalarQ3K = Scalar{
 func encodeQ3K(e *encoder)                { encodeScalar(e, &scalarQ3K, sizeQ3K) }
 func decodeQ3K(dst []float32, src []byte) { decodeScalar(&scalarQ3K, sizeQ3K, dst, src) }
 
-func fitQ3K(p []Params, codes []uint8, x []float32, im columns) {
-	var work kwork
-	for b := 0; b < len(p); b += batch {
-		n := min(batch, len(p)-b)
-		at, end := b*superBlock, (b+n)*superBlock
-		if im.none() {
-			fitPlainQ3K(&work, p[b:b+n], codes[at:end], x[at:end])
-		} else {
-			fitWeightedQ3K(&work, p[b:b+n], codes[at:end], x[at:end], im.skip(at))
-		}
+func fitQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	step := fitBatchQ3K
+	if c.k != nil {
+		step = fitPlanesQ3K
 	}
+	eachBatch(p, codes, x, im, func(p []Params, codes []uint8, x []float32, im columns) { step(c, p, codes, x, im) })
 }
 
-func fitPlainQ3K(work *kwork, p []Params, codes []uint8, x []float32) {
-	for j := range len(x) / 16 {
-		work.scale[j] = searchSym3(codes[16*j:16*j+16], x[16*j:16*j+16])
+// fitBatchQ3K is the portable fit.
+func fitBatchQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	work := c.work()
+	if im.none() {
+		for j := range len(x) / 16 {
+			work.scale[j] = searchSym3(codes[16*j:16*j+16], x[16*j:16*j+16])
+		}
+	} else {
+		for i := 0; i < len(x); i += superBlock {
+			block := x[i : i+superBlock]
+			importanceWeights(work.w[i:i+superBlock], block, im.of(i, superBlock), 2*sumSquares(block)/superBlock)
+		}
+		for j := range len(x) / 16 {
+			w := work.w[16*j : 16*j+16]
+			work.scale[j] = searchSym(codes[16*j:16*j+16], x[16*j:16*j+16], w, 4)
+			work.sum[j] = sum(w)
+		}
 	}
 	for b := range p {
-		p[b] = Params{}
 		scales := work.scale[16*b : 16*b+16]
-		peak := signedPeak(scales)
-		if peak == 0 { // scale bytes of zero, which read as -32
-			fillScales(&p[b], -32)
-			continue
+		if im.none() {
+			plainScalesQ3K(&p[b], scales)
+		} else {
+			var l [16]uint8
+			d := searchSym(l[:], scales, work.sum[16*b:16*b+16], 32)
+			fittedScalesQ3K(&p[b], d, &l)
 		}
-		inv := -32 / peak
-		for j, s := range scales {
-			p[b].Scale[j] = int16(rnClamp(float32(inv*s), -32, 31))
-		}
-		p[b].D = roundF16(1 / inv)
+		requantSym(codes[b*superBlock:(b+1)*superBlock], &p[b], x[b*superBlock:(b+1)*superBlock], 4)
 	}
 }
 
-func fitWeightedQ3K(work *kwork, p []Params, codes []uint8, x []float32, im columns) {
-	for b := range p {
-		at := b * superBlock
-		block := x[at : at+superBlock]
-		importanceWeights(work.w[at:at+superBlock], block, im.of(at, superBlock), 2*sumSquares(block)/superBlock)
+func plainScalesQ3K(p *Params, scales []float32) {
+	*p = Params{}
+	peak, _ := extreme(scales)
+	if peak == 0 { // scale bytes of zero, which read as -32
+		fillScales(p, -32)
+		return
 	}
-	for j := range len(x) / 16 {
-		work.sum[j] = sum(work.w[16*j : 16*j+16])
+	inv := -32 / peak
+	for j, s := range scales {
+		p.Scale[j] = int16(rnClamp(float32(inv*s), -32, 31))
 	}
-	searchSymAll(codes, x, work.w[:len(x)], 16, 4, work.scale[:])
-	var l [16]uint8
-	for b := range p {
-		p[b] = Params{D: roundF16(searchSym(l[:], work.scale[16*b:16*b+16], work.sum[16*b:16*b+16], 32))}
-		for j, c := range l {
-			p[b].Scale[j] = int16(c) - 32
+	p.D = roundF16(1 / inv)
+}
+
+func fittedScalesQ3K(p *Params, d float32, l *[16]uint8) {
+	*p = Params{D: roundF16(d)}
+	for j, c := range l {
+		p.Scale[j] = int16(c) - 32
+	}
+}
+
+// fitPlanesQ3K is fitBatchQ3K with vector kernels, a super-block per lane.
+func fitPlanesQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	pl := c.load(x, superBlock)
+	if im.none() {
+		for j := range 16 {
+			c.k.sym3(&pl.codes[j*16*lanes], subPlane(pl.x[:], j, 16), &pl.scale[j*lanes])
+		}
+		for b := range p {
+			scales := laneOf(pl.scale[:], b, 16)
+			plainScalesQ3K(&p[b], scales[:])
+		}
+	} else {
+		c.importanceWeights(im, 2)
+		for j := range 16 {
+			c.searchSym(j, 16, 4)
+			c.k.rowSum(&pl.sum[j*lanes], subPlane(pl.w[:], j, 16), 16)
+		}
+		var d [lanes]float32
+		c.k.sym(&pl.levels[0], &pl.scale[0], &pl.sum[0], 16, 32, &d[0])
+		for b := range p {
+			var l [16]uint8
+			for j := range l {
+				l[j] = pl.levels[j*lanes+b]
+			}
+			fittedScalesQ3K(&p[b], d[b], &l)
 		}
 	}
+	c.requantSym(p, codes, 4)
 }
 
 func fillScales(p *Params, v int16) {

@@ -20,37 +20,72 @@ func encodeQ6K(e *encoder)                { encodeScalar(e, &scalarQ6K, sizeQ6K)
 func decodeQ6K(dst []float32, src []byte) { decodeScalar(&scalarQ6K, sizeQ6K, dst, src) }
 
 // fitQ6K weights by the importance itself: at 6 bits the usual factor sqrt(sigma² + x²) is not used.
-func fitQ6K(p []Params, codes []uint8, x []float32, im columns) {
-	var work kwork
-	for b := 0; b < len(p); b += batch {
-		n := min(batch, len(p)-b)
-		at, end := b*superBlock, (b+n)*superBlock
-		var w []float32
-		if !im.none() {
-			w = work.w[:n*superBlock]
-			for i := range n {
-				copy(w[i*superBlock:], im.of(at+i*superBlock, superBlock))
+func fitQ6K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	step := fitBatchQ6K
+	if c.k != nil {
+		step = fitPlanesQ6K
+	}
+	eachBatch(p, codes, x, im, func(p []Params, codes []uint8, x []float32, im columns) { step(c, p, codes, x, im) })
+}
+
+// fitBatchQ6K is the portable fit.
+func fitBatchQ6K(_ *coder, p []Params, codes []uint8, x []float32, im columns) {
+	for b := range p {
+		block, q := x[b*superBlock:(b+1)*superBlock], codes[b*superBlock:(b+1)*superBlock]
+		w := im.of(b*superBlock, superBlock)
+		var scales [16]float32
+		for j := range scales {
+			var wj []float32
+			if w != nil {
+				wj = w[16*j : 16*j+16]
 			}
+			scales[j] = searchSym(q[16*j:16*j+16], block[16*j:16*j+16], wj, 32)
 		}
-		searchSymAll(codes[at:end], x[at:end], w, 16, 32, work.scale[:])
-		for i := range n {
-			scalesQ6K(&p[b+i], codes[at+i*superBlock:][:superBlock], work.scale[16*i:16*i+16])
+		if scalesQ6K(&p[b], scales[:]) {
+			requantSym(q, &p[b], block, 32)
+		} else {
+			clear(q)
 		}
 	}
 }
 
-func scalesQ6K(p *Params, codes []uint8, scales []float32) {
+// fitPlanesQ6K is fitBatchQ6K with vector kernels, a super-block per lane.
+func fitPlanesQ6K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	pl := c.load(x, superBlock)
+	w := pl.im[:]
+	if im.none() {
+		w = pl.w[:]
+		c.k.square(&w[0], &pl.x[0], superBlock)
+	} else {
+		c.loadImportance(im, superBlock)
+	}
+	for j := range 16 {
+		c.k.sym(&pl.codes[j*16*lanes], subPlane(pl.x[:], j, 16), subPlane(w, j, 16), 16, 32, &pl.scale[j*lanes])
+	}
+	for b := range p {
+		scales := laneOf(pl.scale[:], b, 16)
+		if !scalesQ6K(&p[b], scales[:]) {
+			for i := range superBlock {
+				pl.codes[i*lanes+b] = 0
+			}
+		}
+	}
+	c.requantSym(p, codes, 32)
+}
+
+// scalesQ6K is false for a super-block of zeros, of which the reference writes zero bytes throughout.
+func scalesQ6K(p *Params, scales []float32) bool {
 	*p = Params{}
-	peak := signedPeak(scales)
-	if abs32(peak) < searchEps { // the reference writes zero bytes throughout
-		clear(codes)
-		return
+	peak, amax := extreme(scales)
+	if amax < searchEps {
+		return false
 	}
 	inv := -128 / peak
 	p.D = roundF16(1 / inv)
 	for j, s := range scales {
 		p.Scale[j] = int16(int8(min(127, rn(float32(inv*s)))))
 	}
+	return true
 }
 
 func packQ6K(b []byte, p *Params, c []uint8) {

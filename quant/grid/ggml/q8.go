@@ -53,11 +53,13 @@ func decodeBytes(x []float32, d float32, q []byte) {
 	}
 }
 
-func fitQ80(p []Params, _ []uint8, x []float32, _ columns) {
+func fitQ80(_ *coder, p []Params, codes []uint8, x []float32, _ columns) {
 	for b := range p {
-		_, amax := extreme(x[32*b : 32*b+32])
+		block := x[32*b : 32*b+32]
+		_, amax := extreme(block)
 		p[b] = Params{D: roundF16(amax / 127)}
 		p[b].Scale[0] = 1
+		codesQ80(codes[32*b:32*b+32], &p[b], block)
 	}
 }
 

@@ -24,7 +24,7 @@ type Scalar struct {
 
 	subScale func(int16) float32 // value of a sub-scale that is not an integer
 	roundD   func(float32) float32
-	fit      func(p []Params, codes []uint8, x []float32, im columns)
+	fit      func(c *coder, p []Params, codes []uint8, x []float32, im columns) // codes as the encoder stores them
 	codes    func(codes []uint8, p *Params, x []float32)
 	sub      func(codes []uint8, x, w []float32) (scale, minimum float32)
 	pack     func(dst []byte, p *Params, codes []uint8)
@@ -49,7 +49,7 @@ func (s *Scalar) Step(p *Params, j int) (step, minimum float32) {
 // column of the block, the same for all blocks) or, when nil, without.
 func (s *Scalar) Fit(p []Params, x, importance []float32) {
 	codes := make([]uint8, len(x))
-	s.fit(p, codes, x, columns{im: importance})
+	s.fit(newCoder(active()), p, codes, x, columns{im: importance})
 }
 
 // FitSub returns the unrounded scale and minimum of every Sub weights of x under explicit weights w: the first level of
@@ -101,19 +101,17 @@ func decodeScalar(s *Scalar, size int, dst []float32, src []byte) {
 	})
 }
 
-// encodeScalar encodes all rows of a super-block type: fit, round with the stored parameters, pack.
+// encodeScalar encodes all rows of a super-block type.
 func encodeScalar(e *encoder, s *Scalar, size int) {
 	var p [batch]Params
 	var codes [batch * superBlock]uint8
 	for i := 0; i < len(e.x); i += batch * superBlock {
 		x := e.x[i:min(i+batch*superBlock, len(e.x))]
 		n := len(x) / superBlock
-		s.fit(p[:n], codes[:len(x)], x, e.im.skip(i))
+		s.fit(e.coder, p[:n], codes[:len(x)], x, e.im.skip(i))
 		for b := range n {
-			c := codes[b*superBlock : (b+1)*superBlock]
-			s.codes(c, &p[b], x[b*superBlock:(b+1)*superBlock])
 			at := (i/superBlock + b) * size
-			s.pack(e.dst[at:at+size], &p[b], c)
+			s.pack(e.dst[at:at+size], &p[b], codes[b*superBlock:(b+1)*superBlock])
 		}
 	}
 }
