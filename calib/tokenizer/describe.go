@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // The special tokens a configuration may name, in the order of specialNames.
@@ -147,15 +148,21 @@ func looksSpecial(token string) bool {
 }
 
 // fromCharacters describes BPE on characters with byte fallback, the conversion of a SentencePiece model, as that
-// model: scores take the place of merge rules. Where the vocabulary has no byte pieces there is no such model.
+// model: scores take the place of merge rules. Where text may hold what the vocabulary lacks there is no such model:
+// every byte needs its piece or, as Gemma writes TAB, its character.
 func (d *Description) fromCharacters(t *Tokenizer) {
 	a := &t.about
-	if !a.model.byteFallback || slices.Contains(a.bytes[:], -1) {
-		return
+	for b, id := range a.bytes {
+		_, plain := t.vocab.ids[string(rune(b))]
+		if id < 0 && !(plain && b < utf8.RuneSelf) || !a.model.byteFallback {
+			return
+		}
 	}
 	d.Model, d.Pre = "llama", "default"
 	for _, id := range a.bytes {
-		d.Types[id] = TypeByte
+		if id >= 0 {
+			d.Types[id] = TypeByte
+		}
 	}
 	d.typeAdded()
 	if d.UNK >= 0 {
@@ -164,8 +171,9 @@ func (d *Description) fromCharacters(t *Tokenizer) {
 	d.Scores, d.ScoresExact = t.scores()
 }
 
-// scores derives piece scores from merge rules: the earlier a piece is made, the higher its score. It is exact when
-// all rules that make the same piece stand together and no two pieces form another without a rule.
+// scores derives piece scores from merge rules: the earlier a piece is made, the higher its score; all others get 0,
+// for no merge ever asks. It is exact when the rules that make the same piece stand together and no two pieces form
+// another without a rule. Added tokens are found in text before any merging and do not take part.
 func (t *Tokenizer) scores() (scores []float32, exact bool) {
 	a := &t.about
 	scores = make([]float32, len(t.vocab.tokens))
@@ -174,38 +182,33 @@ func (t *Tokenizer) scores() (scores []float32, exact bool) {
 	last := int32(-1)
 	for _, id := range a.model.results {
 		if rules[id] == 0 {
-			scores[id] = -float32(len(rules))
+			scores[id] = -float32(len(rules) + 1)
 		} else if id != last {
 			exact = false
 		}
 		rules[id]++
 		last = id
 	}
-	next := -float32(len(rules))
-	own := t.vocab.count
-	for id, token := range t.vocab.tokens {
-		if rules[int32(id)] == 0 && t.vocab.used[id] && own > 0 {
-			scores[id] = next // single characters and what no rule makes: never compared by a merge
-			next--
-		}
-		exact = exact && t.splits(token) == rules[int32(id)]
-	}
+	added := map[int32]bool{}
 	for _, tok := range a.added {
+		added[tok.ID] = true
 		scores[tok.ID] = 0
+	}
+	for id, token := range t.vocab.tokens {
+		if exact && !added[int32(id)] {
+			exact = t.splits(token, added) == rules[int32(id)]
+		}
 	}
 	return scores, exact
 }
 
-// splits counts the ways to write a token as two tokens.
-func (t *Tokenizer) splits(token string) int {
+// splits counts the ways to write a token as two tokens of the model.
+func (t *Tokenizer) splits(token string, added map[int32]bool) int {
 	n := 0
 	for i := range token {
-		if i == 0 {
-			continue
-		}
-		_, left := t.vocab.ids[token[:i]]
-		_, right := t.vocab.ids[token[i:]]
-		if left && right {
+		left, isLeft := t.vocab.ids[token[:i]]
+		right, isRight := t.vocab.ids[token[i:]]
+		if i > 0 && isLeft && isRight && !added[left] && !added[right] {
 			n++
 		}
 	}

@@ -75,7 +75,7 @@ func compare(t *testing.T, tok *Tokenizer, want golden, texts []string) {
 	bad := 0
 	report := func(i int, what string, got, want any) {
 		if bad++; bad <= 5 {
-			t.Errorf("string %d %.80q: %s\n got %.300v\nwant %.300v", i, texts[i], what, got, want)
+			t.Errorf("string %d %.80q: %s\n got %.300s\nwant %.300s", i, texts[i], what, fmt.Sprint(got), fmt.Sprint(want))
 		}
 	}
 	for i, s := range texts {

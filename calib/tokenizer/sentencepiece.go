@@ -185,7 +185,7 @@ func (m *spModel) build() (*Tokenizer, error) {
 	case len(m.pieces) == 0:
 		return nil, safeio.Corruptf("the model has no pieces")
 	}
-	e := &spEngine{model: m, normal: make(map[string]int32, len(m.pieces)), reserved: map[string]int32{}, unk: -1}
+	e := &spEngine{model: m, normal: make(map[string]int32, len(m.pieces)), unk: -1}
 	for i := range e.bytes {
 		e.bytes[i] = -1
 	}
@@ -210,7 +210,7 @@ func (m *spModel) tokenizer(e *spEngine) (*Tokenizer, error) {
 	for i, p := range m.pieces {
 		v.tokens[i], v.used[i] = p.text, true
 		if id, known := v.ids[p.text]; !known || m.pieces[id].kind == TypeNormal {
-			v.ids[p.text] = int32(i) // reserved pieces win, as in SentencePiece's PieceToId
+			v.ids[p.text] = int32(i) // control and byte pieces win, as in SentencePiece's PieceToId
 		}
 	}
 	t := &Tokenizer{vocab: v, engine: e}
@@ -236,8 +236,9 @@ func (m *spModel) about(e *spEngine) about {
 func (e *spEngine) addPieces() error {
 	var user []AddedToken
 	var texts []string
+	reserved := map[string]int32{} // control, unknown and byte pieces: text never becomes one
 	for i, p := range e.model.pieces {
-		table := e.reserved
+		table := reserved
 		if p.kind == TypeNormal || p.kind == TypeUserDefined || p.kind == TypeUnused {
 			table = e.normal
 			e.longest = max(e.longest, len(p.text))

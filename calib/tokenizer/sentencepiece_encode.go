@@ -13,7 +13,6 @@ import (
 type spEngine struct {
 	model    *spModel
 	normal   map[string]int32 // pieces that text can become
-	reserved map[string]int32 // control, unknown and byte pieces: looked up first, never made by joining
 	user     *addedSet        // user-defined pieces, found before anything else and kept whole
 	charsmap *charsmap
 	bytes    [256]int32
@@ -265,9 +264,6 @@ func (st *spState) piece(w string) {
 }
 
 func (e *spEngine) pieceID(w string) int32 {
-	if id, ok := e.reserved[w]; ok {
-		return id
-	}
 	if id, ok := e.normal[w]; ok {
 		return id
 	}
