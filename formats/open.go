@@ -23,6 +23,7 @@ type opener struct {
 func openers() []opener {
 	return []opener{
 		{"hf", isDirectory, openHF},
+		{"gguf", isGGUF, openGGUF},
 		{"hf", isSafetensors, openHF},
 		{"pickle", isPickle, refusePickle},
 	}

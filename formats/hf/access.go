@@ -65,7 +65,7 @@ func (c *Checkpoint) Unchanged() error {
 		if err != nil {
 			return err
 		}
-		if err := unchanged(c.root.Path(name), c.stats[i], now); err != nil {
+		if err := safeio.Unchanged(c.root.Path(name), c.stats[i], now); err != nil {
 			return err
 		}
 	}

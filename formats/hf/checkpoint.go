@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -225,21 +224,12 @@ func (c *Checkpoint) file(name string, was fs.FileInfo) File {
 		if err != nil {
 			return nil, err
 		}
-		if err := unchanged(c.root.Path(name), was, now); err != nil {
+		if err := safeio.Unchanged(c.root.Path(name), was, now); err != nil {
 			f.Close()
 			return nil, err
 		}
 		return f, nil
 	}}
-}
-
-// unchanged compares two looks at a file.
-func unchanged(path string, was, now fs.FileInfo) error {
-	if os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime()) {
-		return nil
-	}
-	return &safeio.Error{Op: "read", Path: path, Off: -1, Hint: "start again when nothing writes to the input",
-		Err: safeio.Corruptf("the file was changed or replaced while it was in use")}
 }
 
 // Close closes all files.

@@ -120,6 +120,15 @@ func checkOpened(f *os.File, err error, path string) (*os.File, fs.FileInfo, err
 	return f, info, nil
 }
 
+// Unchanged compares two looks at a file: the same file, the same size, not written to since.
+func Unchanged(path string, was, now fs.FileInfo) error {
+	if os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime()) {
+		return nil
+	}
+	return &Error{Op: "read", Path: path, Off: -1, Hint: "start again when nothing writes to the input",
+		Err: Corruptf("the file was changed or replaced while it was in use")}
+}
+
 func regular(info fs.FileInfo, path string) error {
 	if info.Mode().IsRegular() {
 		return nil
