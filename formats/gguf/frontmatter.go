@@ -168,8 +168,10 @@ func scalar(s string) string {
 // uncomment cuts " # …" outside quotes.
 func uncomment(s string) string {
 	quote := byte(0)
-	for i := range len(s) {
+	for i := 0; i < len(s); i++ {
 		switch {
+		case quote == '"' && s[i] == '\\':
+			i++
 		case quote != 0:
 			if s[i] == quote {
 				quote = 0

@@ -106,9 +106,11 @@ func (f *File) config(p *params) ([]byte, error) {
 		o.add("attention_bias", p.attnBias)
 	}
 	for _, typ := range []string{"bos", "eos", "pad"} {
+		var id any // null: Transformers' config classes have defaults of their own
 		if n, err := f.KV.Int("tokenizer.ggml."+specialKeys[typ]+"_token_id", 0, math.MaxInt32); err == nil {
-			o.add(typ+"_token_id", n)
+			id = n
 		}
+		o.add(typ+"_token_id", id)
 	}
 	o.add("hidden_act", "silu")
 	o.add("hidden_size", p.hidden)

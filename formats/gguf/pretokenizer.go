@@ -21,7 +21,16 @@ const (
 	splitQwen35 = contractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	splitTekken = upperLower + `|` + lowerUpper + `|\p{N}|` + slashTail
 	splitGPT4o  = upperLower + contractions + `?|` + lowerUpper + contractions + `?|\p{N}{1,3}|` + slashTail
-	splitSeed   = contractions + "|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+	splitSeed   = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
+)
+
+// The steps of DeepSeek's tokenizers; the classes of letters and punctuation are spelled out in their files.
+const (
+	cjk      = `[一-龥ࠀ-一가-퟿]+`
+	cjkV3    = `[一-龥぀-ゟ゠-ヿ]+`
+	asciiV3  = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+	wordsV3  = `|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	newlines = `[\r\n]`
 )
 
 // pre is one row of the table: a pre-tokenizer and the name under which llama.cpp knows its behaviour. Several names of
@@ -39,7 +48,11 @@ const (
 	digits    = "digits"    // every digit alone
 )
 
-func bySplit(pattern string) string { return "split:" + pattern }
+// bySplit names a step that keeps the matches of a pattern as pieces. Files spell line breaks in patterns as escapes or as
+// the characters themselves; both mean the same.
+func bySplit(pattern string) string {
+	return "split:" + strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(pattern)
+}
 
 var pres = [...]pre{
 	{[]string{bySplit(splitLlama3), byteLevel}, true, "llama-bpe", true},
@@ -49,6 +62,8 @@ var pres = [...]pre{
 	{[]string{bySplit(splitTekken), byteLevel}, true, "tekken", true},
 	{[]string{bySplit(splitGPT4o), byteLevel}, false, "gpt-4o", false},
 	{[]string{bySplit(splitSeed), byteLevel}, false, "seed-coder", false},
+	{[]string{bySplit(`\p{N}{1,3}`), bySplit(cjkV3), bySplit(asciiV3 + wordsV3), byteLevel}, false, "deepseek-v3", false},
+	{[]string{bySplit(newlines), bySplit(`\s?\p{L}+`), bySplit(`\s?\p{P}+`), bySplit(cjk), digits, byteLevel}, false, "deepseek-coder", false},
 	{[]string{gpt2Split}, false, "gpt-2", false},
 	{[]string{digits, gpt2Split}, false, "smollm", false},
 }

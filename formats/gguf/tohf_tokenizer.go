@@ -147,6 +147,22 @@ func (v *vocabulary) vocab() (safeio.Value, error) {
 	return safeio.NewObject(members...)
 }
 
+// composed lists vocabularies whose tokenizers compose Unicode (NFC) first, by pre-tokenizer and number of plain tokens.
+// GGUF does not record normalizers, and llama.cpp applies none.
+var composed = [...]struct {
+	pre   string
+	plain int
+}{{"qwen2", 151643}, {"deepseek-r1-qwen", 151643}}
+
+func (v *vocabulary) normalizer() any {
+	for _, c := range composed {
+		if v.pre == c.pre && v.embedded() == c.plain {
+			return map[string]any{"type": "NFC"}
+		}
+	}
+	return nil
+}
+
 // bytePieces writes a byte-level BPE.
 func (v *vocabulary) bytePieces(o *object, f *File) error {
 	steps, ignoreMerges, ok := preOf(v.pre)
@@ -165,7 +181,7 @@ func (v *vocabulary) bytePieces(o *object, f *File) error {
 		}
 		merges[i] = [2]string{left, right}
 	}
-	o.add("normalizer", nil)
+	o.add("normalizer", v.normalizer())
 	o.add("pre_tokenizer", steps)
 	o.add("post_processor", f.postProcessor(v))
 	o.add("decoder", byteLevelStep(true, true))
@@ -243,9 +259,9 @@ func (v *vocabulary) mergesFromScores() ([][2]string, error) {
 		}
 	}
 	type merge struct {
-		pair        [2]string
-		score       float64
-		left, right int
+		pair            [2]string
+		score           float64
+		id, left, right int
 	}
 	var all []merge
 	low, high := 0.0, 0.0
@@ -265,7 +281,7 @@ func (v *vocabulary) mergesFromScores() ([][2]string, error) {
 					low, high = score, score
 				}
 				low, high = min(low, score), max(high, score)
-				all = append(all, merge{[2]string{text[:at], text[at:]}, score, left, right})
+				all = append(all, merge{[2]string{text[:at], text[at:]}, score, id, left, right})
 			}
 		}
 	}
@@ -273,7 +289,7 @@ func (v *vocabulary) mergesFromScores() ([][2]string, error) {
 		return nil, safeio.Unsupportedf("all scores of the vocabulary are %g: the order of merges is lost", low)
 	}
 	slices.SortStableFunc(all, func(a, b merge) int {
-		return cmp.Or(-cmp.Compare(a.score, b.score), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
+		return cmp.Or(-cmp.Compare(a.score, b.score), cmp.Compare(a.id, b.id), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
 	})
 	pairs := make([][2]string, len(all))
 	for i, m := range all {
