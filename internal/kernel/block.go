@@ -23,6 +23,9 @@ func (g *product[T]) pack(b *block[T]) {
 }
 
 func (g *product[T]) packA(b *block[T], dst []T, first, count int) {
+	if g.zeros&zeroALower != 0 && first >= b.k0+b.kc {
+		return // nothing but zeros, which no tile reads
+	}
 	p := panels[T]{dst: dst, width: g.ks.mr, stride: g.ks.aStride, first: first, count: count, k0: b.k0, kc: b.kc, copy: g.ks.copyA}
 	p.pack(g.ks, &g.a)
 }

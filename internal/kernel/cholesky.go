@@ -37,9 +37,11 @@ func CholeskyUpperInverse(p *Pool, h []float64, n int) error {
 	return nil
 }
 
-// Block sizes: of the whole matrix, and of its diagonal blocks. The leaves are small enough for scalar loops.
+// Diagonal blocks of cholBlock are factored with blocks smaller by cholSplit, and so on down to leaves that are small enough
+// for scalar loops. The sizes are part of the definition of the result.
 const (
-	cholBlock = 256
+	cholBlock = 512
+	cholSplit = 4
 	cholLeaf  = 32
 )
 
@@ -81,7 +83,7 @@ func (f *factor) decompose() error {
 // leaf replaces a diagonal block H_JJ = V_JJ·V_JJᵀ by V_JJ⁻¹, with zeros below the diagonal.
 func (f *factor) leaf(d Mat64, at int) error {
 	if f.block > cholLeaf {
-		sub := factor{m: d, temp: f.temp, block: cholLeaf, first: at, pool: f.pool}
+		sub := factor{m: d, temp: f.temp, block: f.block / cholSplit, first: f.first + at, pool: f.pool}
 		err := sub.decompose()
 		if err == nil {
 			sub.invert()
