@@ -1,7 +1,6 @@
 package formats
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -92,82 +91,6 @@ func lastOrder(last map[string][]byte) []string {
 		names = append(slices.Delete(names, i, i+1), hf.ConfigName)
 	}
 	return names
-}
-
-// verify reads every file back: headers, tensors against their checksums, zeros in between.
-func (j *Job) verify(ctx context.Context) error {
-	for i, t := range j.layout.Tensors {
-		if j.tensors[i].sum == "" && t.Bytes > 0 {
-			return j.misuse(t.Name, "it belongs to no finished unit")
-		}
-	}
-	for i, p := range j.layout.Files {
-		info, err := j.files[i].Stat()
-		if err != nil {
-			return j.fail("verify", j.files[i].Name(), err)
-		}
-		if info.Size() != p.Size {
-			return j.differs(i, "", "the file has %d bytes instead of %d", info.Size(), p.Size)
-		}
-		head := make([]byte, len(p.Header))
-		if err := safeio.ReadFullAt(j.files[i], head, 0); err != nil {
-			return j.fail("verify", j.files[i].Name(), err)
-		}
-		if !bytes.Equal(head, p.Header) {
-			return j.differs(i, "", "the header is not what was written")
-		}
-		if err := j.verifyTensors(ctx, i, int64(len(p.Header)), p.Size); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// verifyTensors compares the part of a file behind its header.
-func (j *Job) verifyTensors(ctx context.Context, file int, at, size int64) error {
-	for _, k := range j.layout.byFile[file] {
-		t := j.layout.Tensors[k]
-		if err := j.verifyZeros(ctx, file, at, t.Offset); err != nil {
-			return err
-		}
-		sum, err := j.hashTensor(ctx, k)
-		if err != nil {
-			return err
-		}
-		if t.Bytes > 0 && sum != j.tensors[k].sum {
-			return j.differs(file, t.Name, "its bytes on disk are not those that were written")
-		}
-		at = t.Offset + t.Bytes
-	}
-	return j.verifyZeros(ctx, file, at, size)
-}
-
-// verifyZeros compares what lies between tensors: a stray write would show here.
-func (j *Job) verifyZeros(ctx context.Context, file int, from, to int64) error {
-	err := j.readBack(ctx, zeros{}, file, from, to-from)
-	if errors.Is(err, errNotZero) {
-		return j.differs(file, "", "padding between bytes %d and %d is not zero", from, to)
-	}
-	return err
-}
-
-func (j *Job) differs(file int, name, format string, args ...any) error {
-	return &safeio.Error{Op: "verify", Path: j.files[file].Name(), Tensor: name, Off: -1,
-		Hint: "check the disk; run the same command again to redo what is damaged", Err: classedVerify(format, args...)}
-}
-
-// zeros accepts nothing but zero bytes.
-type zeros struct{}
-
-var errNotZero = errors.New("not zero")
-
-func (zeros) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b != 0 {
-			return 0, errNotZero
-		}
-	}
-	return len(p), nil
 }
 
 // copySide copies one file and makes it durable.

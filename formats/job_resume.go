@@ -3,10 +3,7 @@ package formats
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,6 +69,9 @@ func (j *Job) reopenFiles() (ok bool, err error) {
 	return true, nil
 }
 
+// errDamaged marks a tensor whose bytes are not those that the journal promises.
+var errDamaged = errors.New("damaged")
+
 // replay enters one journal line into the tables after comparing the bytes it promises.
 func (j *Job) replay(ctx context.Context, r record) (intact bool, err error) {
 	switch {
@@ -82,17 +82,22 @@ func (j *Job) replay(ctx context.Context, r record) (intact bool, err error) {
 			return false, nil
 		}
 		for _, t := range r.Unit.Tensors {
-			i, known := j.layout.byName[t.Name]
-			if !known || j.tensors[i].sum != "" {
+			if i, known := j.layout.byName[t.Name]; !known || j.tensors[i].sum != "" {
 				return false, nil
 			}
-			sum, err := j.hashTensor(ctx, i)
-			if err != nil {
-				return false, err
+		}
+		err := parallel(len(r.Unit.Tensors), func(k int) error {
+			sum, err := j.hashTensor(ctx, j.layout.byName[r.Unit.Tensors[k].Name])
+			if err == nil && sum != r.Unit.Tensors[k].Sum {
+				err = errDamaged
 			}
-			if sum != t.Sum {
-				return false, nil
+			return err
+		})
+		if err != nil {
+			if errors.Is(err, errDamaged) {
+				err = nil
 			}
+			return false, err
 		}
 		for _, t := range r.Unit.Tensors {
 			j.tensors[j.layout.byName[t.Name]].sum = t.Sum
@@ -132,36 +137,4 @@ func (j *Job) removeOrphans() {
 			os.Remove(filepath.Join(j.work, e.Name())) // it only takes space
 		}
 	}
-}
-
-// hashChunk is the unit of reading back.
-const hashChunk = 1 << 20
-
-// hashTensor reads a tensor's bytes back and returns their SHA-256 in hex.
-func (j *Job) hashTensor(ctx context.Context, i int) (string, error) {
-	t := j.layout.Tensors[i]
-	h := sha256.New()
-	if err := j.readBack(ctx, h, t.File, t.Offset, t.Bytes); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// readBack feeds n bytes of an output file to w.
-func (j *Job) readBack(ctx context.Context, w io.Writer, file int, off, n int64) error {
-	buf := make([]byte, min(n, hashChunk))
-	for n > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		buf = buf[:min(n, hashChunk)]
-		if err := safeio.ReadFullAt(j.files[file], buf, off); err != nil {
-			return j.fail("read", j.files[file].Name(), err)
-		}
-		if _, err := w.Write(buf); err != nil {
-			return err
-		}
-		off, n = off+int64(len(buf)), n-int64(len(buf))
-	}
-	return nil
 }

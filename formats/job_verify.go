@@ -1,0 +1,151 @@
+package formats
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/llmquant/quantize/formats/safeio"
+)
+
+// verify reads every file back: headers, padding, and tensors against their checksums, on all processors.
+func (j *Job) verify(ctx context.Context) error {
+	for i, t := range j.layout.Tensors {
+		if j.tensors[i].sum == "" && t.Bytes > 0 {
+			return j.misuse(t.Name, "it belongs to no finished unit")
+		}
+	}
+	for i, p := range j.layout.Files {
+		info, err := j.files[i].Stat()
+		if err != nil {
+			return j.fail("verify", j.files[i].Name(), err)
+		}
+		if info.Size() != p.Size {
+			return j.differs(i, "", "the file has %d bytes instead of %d", info.Size(), p.Size)
+		}
+		head := make([]byte, len(p.Header))
+		if err := safeio.ReadFullAt(j.files[i], head, 0); err != nil {
+			return j.fail("verify", j.files[i].Name(), err)
+		}
+		if !bytes.Equal(head, p.Header) {
+			return j.differs(i, "", "the header is not what was written")
+		}
+		if err := j.verifyPadding(ctx, i, int64(len(p.Header)), p.Size); err != nil {
+			return err
+		}
+	}
+	return parallel(len(j.layout.Tensors), func(i int) error {
+		sum, err := j.hashTensor(ctx, i)
+		if err == nil && sum != j.tensors[i].sum && j.layout.Tensors[i].Bytes > 0 {
+			err = j.differs(j.layout.Tensors[i].File, j.layout.Tensors[i].Name, "its bytes on disk are not those that were written")
+		}
+		return err
+	})
+}
+
+// verifyPadding checks what lies between tensors behind the header.
+func (j *Job) verifyPadding(ctx context.Context, file int, at, size int64) error {
+	for _, k := range j.layout.byFile[file] {
+		t := j.layout.Tensors[k]
+		if err := j.verifyZeros(ctx, file, at, t.Offset); err != nil {
+			return err
+		}
+		at = t.Offset + t.Bytes
+	}
+	return j.verifyZeros(ctx, file, at, size)
+}
+
+// verifyZeros compares what lies between tensors: a stray write would show here.
+func (j *Job) verifyZeros(ctx context.Context, file int, from, to int64) error {
+	err := j.readBack(ctx, zeros{}, file, from, to-from)
+	if errors.Is(err, errNotZero) {
+		return j.differs(file, "", "padding between bytes %d and %d is not zero", from, to)
+	}
+	return err
+}
+
+func (j *Job) differs(file int, name, format string, args ...any) error {
+	return &safeio.Error{Op: "verify", Path: j.files[file].Name(), Tensor: name, Off: -1,
+		Hint: "check the disk; run the same command again to redo what is damaged", Err: classedVerify(format, args...)}
+}
+
+// zeros accepts nothing but zero bytes.
+type zeros struct{}
+
+var errNotZero = errors.New("not zero")
+
+func (zeros) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b != 0 {
+			return 0, errNotZero
+		}
+	}
+	return len(p), nil
+}
+
+// hashChunk is the unit of reading back.
+const hashChunk = 1 << 20
+
+// hashTensor reads a tensor's bytes back and returns their SHA-256 in hex.
+func (j *Job) hashTensor(ctx context.Context, i int) (string, error) {
+	t := j.layout.Tensors[i]
+	h := sha256.New()
+	if err := j.readBack(ctx, h, t.File, t.Offset, t.Bytes); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// readBack feeds n bytes of an output file to w.
+func (j *Job) readBack(ctx context.Context, w io.Writer, file int, off, n int64) error {
+	buf := make([]byte, min(n, hashChunk))
+	for n > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		buf = buf[:min(n, hashChunk)]
+		if err := safeio.ReadFullAt(j.files[file], buf, off); err != nil {
+			return j.fail("read", j.files[file].Name(), err)
+		}
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+		off, n = off+int64(len(buf)), n-int64(len(buf))
+	}
+	return nil
+}
+
+// parallel runs f(0) … f(n-1) on all processors and returns the error of the smallest index that failed. Work that has
+// not begun when a failure is seen is left undone.
+func parallel(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || failed.Load() {
+					return
+				}
+				if errs[i] = f(i); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
