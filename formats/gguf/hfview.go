@@ -40,6 +40,22 @@ func (v *view) Lookup(name string) (tensor.Info, bool) {
 	return tensor.Info{}, false
 }
 
+// Place returns the base name of the file that stores a tensor, and where its stored bytes lie: those of one matrix for
+// an expert.
+func (v *view) Place(name string) (file string, offset, bytes int64, ok bool) {
+	i, ok := v.index[name]
+	if !ok {
+		return "", 0, 0, false
+	}
+	p := &v.places[i]
+	s := &v.f.shards[p.t.Shard]
+	bytes = p.t.Bytes
+	if n := p.t.NE[2]; p.t.Dims == 3 && n > 0 {
+		bytes /= n
+	}
+	return s.name, s.data + p.t.Offset + p.matrix*bytes, bytes, true
+}
+
 // ReadTensor fills dst from byte off of the tensor as the view shows it: decoded, in Hugging Face row order.
 func (v *view) ReadTensor(name string, dst []byte, off int64) error {
 	i, ok := v.index[name]

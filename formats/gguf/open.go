@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/llmquant/quantize/formats/safeio"
 )
@@ -24,6 +22,7 @@ type File struct {
 // shard is one file of the set.
 type shard struct {
 	f       *os.File
+	info    fs.FileInfo // as it was opened
 	name    string
 	size    int64
 	data    int64 // offset of the data section
@@ -101,7 +100,7 @@ func (f *File) add(path string, lim safeio.Limits) (*parsed, error) {
 	}
 	size := info.Size()
 	n := len(f.shards)
-	f.shards = append(f.shards, shard{f: file, name: filepath.Base(path), size: size})
+	f.shards = append(f.shards, shard{f: file, info: info, name: filepath.Base(path), size: size})
 	p, err := parse(file, size, lim)
 	if err != nil {
 		return nil, safeio.WithPath(err, path)
@@ -173,59 +172,23 @@ func (f *File) Shards() []Shard {
 	return out
 }
 
-// OpenShard returns a reader of the raw bytes of file i, for hashing.
-func (f *File) OpenShard(i int) io.Reader {
-	return io.NewSectionReader(f.shards[i].f, 0, f.shards[i].size)
+// OpenShard returns the raw bytes of file i, for hashing. They end with File.Close.
+func (f *File) OpenShard(i int) io.ReadCloser {
+	return io.NopCloser(io.NewSectionReader(f.shards[i].f, 0, f.shards[i].size))
 }
 
-// split is what a file says about its place in a split set.
-type split struct {
-	no, count int
-	tensors   int64
-}
-
-const (
-	keySplitNo      = "split.no"
-	keySplitCount   = "split.count"
-	keySplitTensors = "split.tensors.count"
-)
-
-func splitOf(kv *Metadata) (split, error) {
-	if !kv.Has(keySplitCount) {
-		return split{count: 1}, nil
+// Unchanged fails when a file of the set was changed or replaced since it was opened.
+func (f *File) Unchanged() error {
+	for i := range f.shards {
+		path := filepath.Join(filepath.Dir(f.path), f.shards[i].name)
+		now, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		was := f.shards[i].info
+		if !os.SameFile(was, now) || was.Size() != now.Size() || !was.ModTime().Equal(now.ModTime()) {
+			return &safeio.Error{Op: "read", Path: path, Off: -1, Err: safeio.Corruptf("the file was changed while it was in use")}
+		}
 	}
-	count, err := kv.Int(keySplitCount, 0, maxShards)
-	if err != nil || count <= 1 { // llama-gguf-split --merge leaves 0
-		return split{count: 1}, err
-	}
-	s := split{count: int(count)}
-	no, err := kv.Int(keySplitNo, 0, count-1)
-	if err != nil {
-		return s, err
-	}
-	s.no = int(no)
-	s.tensors, err = kv.Int(keySplitTensors, 0, math.MaxInt32)
-	return s, err
-}
-
-// SplitName returns the name of file no (from 0) of count files.
-func SplitName(prefix string, no, count int) string {
-	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, no+1, count)
-}
-
-// ParseSplitName takes a name of that form apart.
-func ParseSplitName(name string) (prefix string, no, count int, ok bool) {
-	rest, ok := strings.CutSuffix(name, ".gguf")
-	const tail = len("-00001-of-00003")
-	if !ok || len(rest) <= tail {
-		return "", 0, 0, false
-	}
-	prefix, rest = rest[:len(rest)-tail], rest[len(rest)-tail:]
-	no, err1 := strconv.Atoi(rest[1:6])
-	count, err2 := strconv.Atoi(rest[10:])
-	ok = rest[0] == '-' && rest[6:10] == "-of-" && err1 == nil && err2 == nil && no >= 1 && no <= count
-	if !ok || SplitName(prefix, no-1, count) != name {
-		return "", 0, 0, false
-	}
-	return prefix, no - 1, count, true
+	return nil
 }

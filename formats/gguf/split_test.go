@@ -3,6 +3,7 @@ package gguf
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -202,4 +203,22 @@ func TestTruncationAfterOpenIsNoticed(t *testing.T) {
 	defer f.Close()
 	require.NoError(t, os.Truncate(path, f.Shards()[0].Data+10))
 	require.ErrorIs(t, f.ReadAt(&f.Tensors[0], make([]byte, 64), 0), safeio.ErrCorrupt)
+}
+
+func TestUnchanged(t *testing.T) {
+	path := splitSet(t, func(map[string][]byte) {})
+	f, err := Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Unchanged())
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	got, err := io.ReadAll(f.OpenShard(0))
+	require.NoError(t, err)
+	require.Equal(t, content, got)
+	third := filepath.Join(filepath.Dir(path), "m-00003-of-00003.gguf")
+	require.NoError(t, os.Rename(path, third))
+	require.Error(t, f.Unchanged())
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	require.ErrorIs(t, f.Unchanged(), safeio.ErrCorrupt, "the same bytes in another file")
 }

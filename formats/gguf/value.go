@@ -143,19 +143,16 @@ func (v Value) Len() int {
 	return len(v.str) / int(kinds[v.elem].size)
 }
 
-// typeName spells the value's type as listings do: "u32", "arr[str]".
-func (v Value) typeName() string {
+// TypeName spells the value's type as listings do: "u32", "arr[str]".
+func (v Value) TypeName() string {
 	if v.kind == KindArray {
 		return "arr[" + v.elem.String() + "]"
 	}
 	return v.kind.String()
 }
 
-// TypeName spells the value's type as listings do: "u32", "arr[str]".
-func (v Value) TypeName() string { return v.typeName() }
-
 func (v Value) mismatch(want string) error {
-	return safeio.Corruptf("is of type %s where %s is expected", v.typeName(), want)
+	return safeio.Corruptf("is of type %s where %s is expected", v.TypeName(), want)
 }
 
 // Int returns an integer of any kind that fits int64.
@@ -256,51 +253,4 @@ func widen(k Kind, b []byte) uint64 {
 		return uint64(int64(u<<shift) >> shift)
 	}
 	return u
-}
-
-// Format spells the value for listings: numbers and strings as they are, arrays cut after max elements.
-func (v Value) Format(max int) string {
-	switch {
-	case v.kind == KindArray:
-		return v.formatArray(max)
-	case v.kind == KindString:
-		return v.str
-	}
-	return formatScalar(v.kind, v.num)
-}
-
-func formatScalar(k Kind, num uint64) string {
-	switch kinds[k].class {
-	case unsigned:
-		return strconv.FormatUint(num, 10)
-	case signed:
-		return strconv.FormatInt(int64(num), 10)
-	case boolean:
-		return strconv.FormatBool(num != 0)
-	}
-	bits := 64
-	if k == KindFloat32 {
-		bits = 32
-	}
-	return strconv.FormatFloat(floatOf(k, num), 'g', -1, bits)
-}
-
-func (v Value) formatArray(max int) string {
-	b := []byte("[")
-	for i := range v.Len() {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		if i == max {
-			b = append(b, "… "...)
-			b = strconv.AppendInt(b, int64(v.Len()), 10)
-			break
-		}
-		if v.elem == KindString {
-			b = strconv.AppendQuote(b, v.strs[i])
-		} else {
-			b = append(b, formatScalar(v.elem, v.bits(i))...)
-		}
-	}
-	return string(append(b, ']'))
 }
