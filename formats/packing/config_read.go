@@ -10,7 +10,7 @@ import (
 // Config is the part of a checkpoint's quantization_config (or quantize_config.json) that says how integer linears
 // are stored. Shapes decide where they can; the config is asked for what shapes do not show.
 type Config struct {
-	Method    string // quant_method in lower case: "awq", "gptq", "compressed-tensors", "auto-round"
+	Method    string // quant_method in lower case: "awq", "gptq", "compressed-tensors", "auto-round", "exl2"
 	Version   string // AWQ: "gemm", "gemv", …; GPTQ: checkpoint_format; auto-round: packing_format
 	Bits      int    // 0: not stated
 	GroupSize int    // 0: not stated
@@ -50,6 +50,9 @@ func ParseConfig(v safeio.Value) (*Config, error) {
 	c.Method = strings.ReplaceAll(strings.ToLower(method), "_", "-")
 	if c.Method == "" {
 		c.Method = guessMethod(v)
+	}
+	if c.Method == "exl2" {
+		return c, nil // its numbers are averages; the tensors say how they are stored
 	}
 	if err := c.readNumbers(v); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ type ConfigOptions struct {
 	Head      string            // name of the output head ("lm_head"), wherever it is listed
 	Tool      string            // "quantize:1.0", for GPTQ's meta
 	GPTQ      GPTQMeta
+	EXL2      EXL2Meta
 	// Activations, for the W8A8 layout: "dynamic" (per token, at run time) or "static" (per tensor, stored scale).
 	Activations string
 }

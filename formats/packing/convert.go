@@ -13,6 +13,9 @@ func Convert(l *Linear, to *Layout) (*Linear, error) {
 	if to.adapt == nil || to.Pack == nil {
 		return nil, safeio.Unsupportedf("layout %s is read only", to.Name)
 	}
+	if l.Grid == "exl2" && to.Name != "exl2" {
+		return nil, safeio.Unsupportedf("groups of mixed bit widths in activation order cannot be stored as %s without rounding again; convert to a dense type", to.Name)
+	}
 	c := *l
 	if err := to.adapt(&c); err != nil {
 		return nil, err

@@ -26,6 +26,9 @@ type Found struct {
 // Detect finds the layout, scheme and shape of a module. ok is false when none of the layouts of the table fits: the
 // module is dense, or quantized in a way that another package reads.
 func Detect(c *Config, m Module) (f Found, ok bool, err error) {
+	if c == nil {
+		c = &Config{} // layouts that need no config are recognised all the same
+	}
 	for _, l := range Layouts() {
 		f, ok, err = l.detect(c, m)
 		if err != nil {

@@ -3,7 +3,7 @@ package packing
 // Layouts returns the layout table: every way this package can read a quantized linear, most common first. Rows with
 // a nil Pack are read only.
 func Layouts() []Layout {
-	return []Layout{awq, gptq, gptqV2, compressedTensors, ctInt8, awqGemv, awqGemvFast}
+	return []Layout{awq, gptq, gptqV2, compressedTensors, ctInt8, awqGemv, awqGemvFast, exl2}
 }
 
 // Lookup finds a layout by name.

@@ -7,6 +7,9 @@ import (
 // Dequantize writes rows [firstRow, firstRow+rows) of the weight to dst[rows·In] in float32. For scales stored in 16
 // bits the products are exact: at most 9 bits of q − z times at most 11 of s.
 func (l *Linear) Dequantize(dst []float32, firstRow, rows int) error {
+	if l.Grid == "exl2" {
+		return l.dequantizeEXL2(dst, firstRow, rows)
+	}
 	groups := l.Groups(l.In)
 	switch {
 	case l.Grid != "int":

@@ -19,6 +19,7 @@ type Scheme struct {
 	GroupSize int          // columns that share a scale; -1: one group per row
 	Sym       bool         // zero point fixed at 2^(bits-1)
 	ScaleType tensor.DType // type of the stored scales; Invalid: the layout's own
+	Mix       string       // grid "exl2": the groups of packed rows (exl2_groups.go); "" elsewhere
 }
 
 // Groups returns the number of groups of a row of in columns.
@@ -31,7 +32,7 @@ func (s Scheme) Groups(in int) int {
 
 // Linear is one quantized weight W[Out,In] between a rounder and a layout.
 // Integer grids: w[n,k] = Scales[n,g] · (Codes[n,k] − Zeros[n,g]) with g = GIdx[k], or k/GroupSize when GIdx is nil.
-// Block grids: Blocks holds the finished rows, back to back.
+// Block grids: Blocks holds the finished rows, back to back. Grid "exl2": Codes and EXL2.
 type Linear struct {
 	Scheme
 	Out, In int
@@ -40,6 +41,7 @@ type Linear struct {
 	Zeros   []float32 // [Out, Groups], 0 … 2^Bits-1; nil: 2^(Bits-1) everywhere
 	GIdx    []int32   // [In], nil: k/GroupSize
 	Blocks  []byte
+	EXL2    *EXL2    // what grid "exl2" has beside Codes
 	Notes   []string // what Unpack had to decide about a quirk of the writer, for the report
 }
 
