@@ -127,7 +127,16 @@ func (r tinyRun) do(t testing.TB) (err error) {
 	}
 	require.Equal(t, `layer 0{"rows":0};layer 1{"rows":1};layer 2{"rows":2};head;`, states)
 	side, last := r.company(t)
-	return j.Publish(context.Background(), side, last)
+	return j.Publish(context.Background(), side, func(files []FileSum) (map[string][]byte, error) {
+		for i, f := range files {
+			require.Equal(t, o.Plan.Files[i].Name, f.Name)
+			data, err := os.ReadFile(filepath.Join(r.out+".partial", "new", f.Name))
+			require.NoError(t, err)
+			sum := sha256.Sum256(data)
+			require.Equal(t, FileSum{f.Name, int64(len(data)), hex.EncodeToString(sum[:])}, f)
+		}
+		return last, nil
+	})
 }
 
 // hidden loads the state in front of a layer; one that is lost would be computed again.

@@ -12,10 +12,18 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// FileSum is the identity of a finished weight file.
+type FileSum struct {
+	Name   string // base name
+	Bytes  int64
+	SHA256 string // hex
+}
+
 // Publish makes the output appear. Every byte is read back and compared with what was written, then side files are
-// copied, then the documents of last are written (config.json after all others; a document wins over a side file of its
-// name), everything is made durable, and the output takes its final name. An error leaves the final name as it was.
-func (j *Job) Publish(ctx context.Context, side []SideFile, last map[string][]byte) error {
+// copied, then the documents that last returns are written (config.json after all others; a document wins over a side
+// file of its name), everything is made durable, and the output takes its final name. last is told the checksums of the
+// weight files, for a report. An error leaves the final name as it was.
+func (j *Job) Publish(ctx context.Context, side []SideFile, last func([]FileSum) (map[string][]byte, error)) error {
 	j.appendMu.Lock()
 	defer j.appendMu.Unlock()
 	if j.Published() {
@@ -24,12 +32,17 @@ func (j *Job) Publish(ctx context.Context, side []SideFile, last map[string][]by
 	if err := j.broken(); err != nil {
 		return err
 	}
-	side = slices.DeleteFunc(slices.Clone(side), func(f SideFile) bool { _, wins := last[f.Name]; return wins })
-	names, err := j.outputNames(side, last)
+	sums, err := j.verify(ctx)
 	if err != nil {
 		return err
 	}
-	if err := j.verify(ctx); err != nil {
+	documents, err := last(sums)
+	if err != nil {
+		return err
+	}
+	side = slices.DeleteFunc(slices.Clone(side), func(f SideFile) bool { _, wins := documents[f.Name]; return wins })
+	names, err := j.outputNames(side, documents)
+	if err != nil {
 		return err
 	}
 	dir := filepath.Join(j.work, newName)
@@ -38,8 +51,8 @@ func (j *Job) Publish(ctx context.Context, side []SideFile, last map[string][]by
 			return err
 		}
 	}
-	for _, name := range lastOrder(last) {
-		if err := j.writeFile(filepath.Join(dir, name), last[name]); err != nil {
+	for _, name := range lastOrder(documents) {
+		if err := j.writeFile(filepath.Join(dir, name), documents[name]); err != nil {
 			return err
 		}
 	}
@@ -69,7 +82,7 @@ func (j *Job) Publish(ctx context.Context, side []SideFile, last map[string][]by
 }
 
 // outputNames lists every file of the output, the plan's first, and checks that the names can live in one directory.
-func (j *Job) outputNames(side []SideFile, last map[string][]byte) ([]string, error) {
+func (j *Job) outputNames(side []SideFile, documents map[string][]byte) ([]string, error) {
 	var names []string
 	for _, f := range j.layout.Files {
 		names = append(names, f.Name)
@@ -77,7 +90,7 @@ func (j *Job) outputNames(side []SideFile, last map[string][]byte) ([]string, er
 	for _, f := range side {
 		names = append(names, f.Name)
 	}
-	names = append(names, lastOrder(last)...)
+	names = append(names, lastOrder(documents)...)
 	if err := safeio.CheckNames(names); err != nil {
 		return nil, &safeio.Error{Op: "publish", Path: j.out, Off: -1, Err: err}
 	}
@@ -85,8 +98,8 @@ func (j *Job) outputNames(side []SideFile, last map[string][]byte) ([]string, er
 }
 
 // lastOrder sorts the documents by name, config.json behind all others: it makes a directory a model.
-func lastOrder(last map[string][]byte) []string {
-	names := slices.Sorted(maps.Keys(last))
+func lastOrder(documents map[string][]byte) []string {
+	names := slices.Sorted(maps.Keys(documents))
 	if i := slices.Index(names, hf.ConfigName); i >= 0 {
 		names = append(slices.Delete(names, i, i+1), hf.ConfigName)
 	}

@@ -14,39 +14,58 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
-// verify reads every file back: headers, padding, and tensors against their checksums, on all processors.
-func (j *Job) verify(ctx context.Context) error {
+// verify reads every file back on all processors: headers, padding, tensors against their checksums. It returns the
+// checksums of the files as a whole.
+func (j *Job) verify(ctx context.Context) ([]FileSum, error) {
 	for i, t := range j.layout.Tensors {
 		if j.tensors[i].sum == "" && t.Bytes > 0 {
-			return j.misuse(t.Name, "it belongs to no finished unit")
+			return nil, j.misuse(t.Name, "it belongs to no finished unit")
 		}
 	}
-	for i, p := range j.layout.Files {
-		info, err := j.files[i].Stat()
-		if err != nil {
-			return j.fail("verify", j.files[i].Name(), err)
-		}
-		if info.Size() != p.Size {
-			return j.differs(i, "", "the file has %d bytes instead of %d", info.Size(), p.Size)
-		}
-		head := make([]byte, len(p.Header))
-		if err := safeio.ReadFullAt(j.files[i], head, 0); err != nil {
-			return j.fail("verify", j.files[i].Name(), err)
-		}
-		if !bytes.Equal(head, p.Header) {
-			return j.differs(i, "", "the header is not what was written")
-		}
-		if err := j.verifyPadding(ctx, i, int64(len(p.Header)), p.Size); err != nil {
+	files := len(j.layout.Files)
+	sums := make([]FileSum, files)
+	err := parallel(files+len(j.layout.Tensors), func(i int) (err error) {
+		if i < files { // first, because they take the longest
+			sums[i], err = j.verifyFile(ctx, i)
 			return err
 		}
-	}
-	return parallel(len(j.layout.Tensors), func(i int) error {
-		sum, err := j.hashTensor(ctx, i)
-		if err == nil && sum != j.tensors[i].sum && j.layout.Tensors[i].Bytes > 0 {
-			err = j.differs(j.layout.Tensors[i].File, j.layout.Tensors[i].Name, "its bytes on disk are not those that were written")
-		}
-		return err
+		return j.verifyTensor(ctx, i-files)
 	})
+	return sums, err
+}
+
+func (j *Job) verifyTensor(ctx context.Context, i int) error {
+	t := j.layout.Tensors[i]
+	sum, err := j.hashTensor(ctx, i)
+	if err == nil && t.Bytes > 0 && sum != j.tensors[i].sum {
+		err = j.differs(t.File, t.Name, "its bytes on disk are not those that were written")
+	}
+	return err
+}
+
+// verifyFile checks everything in a file that is no tensor, and returns the checksum of all of it.
+func (j *Job) verifyFile(ctx context.Context, i int) (FileSum, error) {
+	p, f := j.layout.Files[i], j.files[i]
+	info, err := f.Stat()
+	if err != nil {
+		return FileSum{}, j.fail("verify", f.Name(), err)
+	}
+	if info.Size() != p.Size {
+		return FileSum{}, j.differs(i, "", "the file has %d bytes instead of %d", info.Size(), p.Size)
+	}
+	head := make([]byte, len(p.Header))
+	if err := safeio.ReadFullAt(f, head, 0); err != nil {
+		return FileSum{}, j.fail("verify", f.Name(), err)
+	}
+	if !bytes.Equal(head, p.Header) {
+		return FileSum{}, j.differs(i, "", "the header is not what was written")
+	}
+	if err := j.verifyPadding(ctx, i, int64(len(p.Header)), p.Size); err != nil {
+		return FileSum{}, err
+	}
+	h := sha256.New()
+	err = j.readBack(ctx, h, i, 0, p.Size)
+	return FileSum{Name: p.Name, Bytes: p.Size, SHA256: hex.EncodeToString(h.Sum(nil))}, err
 }
 
 // verifyPadding checks what lies between tensors behind the header.
