@@ -26,7 +26,7 @@ func Dense(c Checkpoint) (Checkpoint, error) {
 	if meta.Quant == nil {
 		return c, nil
 	}
-	v := &denseView{stored: c, linears: map[string]packing.Found{}, index: map[string]int{}, cache: newLinearCache()}
+	v := &denseView{stored: c, linears: map[string]packing.Found{}, pieces: map[string][]tensor.Info{}, index: map[string]int{}, cache: newLinearCache()}
 	if err := v.find(meta.Quant); err != nil {
 		return nil, located(err, meta.Path)
 	}
@@ -80,6 +80,7 @@ type denseView struct {
 	stored  Checkpoint
 	meta    Meta
 	linears map[string]packing.Found // by module name
+	pieces  map[string][]tensor.Info // what stores them, in storage order
 	infos   []tensor.Info
 	index   map[string]int
 	cache   *linearCache
@@ -156,6 +157,7 @@ func (v *denseView) show(t tensor.Info, q *QuantConfig) error {
 	if module == "" {
 		return v.add(t, q)
 	}
+	v.pieces[module] = append(v.pieces[module], t)
 	weight := module + weightSuffix
 	if _, shown := v.index[weight]; shown {
 		return nil
@@ -178,14 +180,14 @@ func (v *denseView) linearOf(name string) (string, packing.Found) {
 	return "", packing.Found{}
 }
 
-// pieces are last parts of names that only parts of a quantized linear have.
-var pieces = []string{"qweight", "qzeros", "q_weight", "weight_packed", "weight_scale", "weight_scale_inv", "weight_scale_2", "absmax", "trellis"}
+// telltales are last parts of names that only pieces of a quantized linear have.
+var telltales = []string{"qweight", "qzeros", "q_weight", "weight_packed", "weight_scale", "weight_scale_inv", "weight_scale_2", "absmax", "trellis"}
 
 // add shows a stored tensor as it is, unless it is a weight that would then read as wrong numbers.
 func (v *denseView) add(t tensor.Info, q *QuantConfig) error {
 	_, last, _ := cutLast(t.Name)
 	plain := t.DType == tensor.F32 || t.DType == tensor.F16 || t.DType == tensor.BF16 || t.DType == tensor.F64
-	if slices.Contains(pieces, last) || strings.HasSuffix(t.Name, weightSuffix) && !plain {
+	if slices.Contains(telltales, last) || strings.HasSuffix(t.Name, weightSuffix) && !plain {
 		return &safeio.Error{Op: "read", Tensor: t.Name, Off: -1,
 			Err: safeio.Unsupportedf("it is stored as %s %v in a layout of %q that is not read", t.DType, t.Shape, q.Method)}
 	}

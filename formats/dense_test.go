@@ -112,7 +112,7 @@ func TestDenseReferenceArtifacts(t *testing.T) {
 
 // AWQ folds its scales into the norms, so only the architecture and the shapes can be compared here.
 func TestDenseAWQ(t *testing.T) {
-	for _, path := range []string{"autoawq/qwen2-g128", "gptqmodel/qwen2-awq-gemm", "autoround/qwen2-layout-auto_awq", "llmcompressor/golm-llama.awq-w4a16-asym"} {
+	for _, path := range []string{"autoawq/qwen2-g128", "gptqmodel/qwen2-awq-gemm", "autoround/qwen2-layout-auto_awq", "autoround/qwen2-layout-auto_round", "llmcompressor/golm-llama.awq-w4a16-asym"} {
 		d := openDense(t, shared(t, "golden", path))
 		_, err := arch.Resolve(d.Meta().Config, d)
 		require.NoError(t, err)
@@ -148,6 +148,30 @@ func TestDenseRanges(t *testing.T) {
 	require.ErrorIs(t, d.ReadTensor(name, make([]byte, 2), n-1), safeio.ErrCorrupt)
 	require.ErrorIs(t, d.ReadTensor(name, nil, -1), safeio.ErrCorrupt)
 	require.ErrorIs(t, d.ReadTensor("model.layers.1.mlp.down_proj.qweight", nil, 0), safeio.ErrCorrupt, "storage does not show")
+}
+
+// Converters see how a linear is stored, and its codes.
+func TestStored(t *testing.T) {
+	d := openDense(t, shared(t, "golden", "gptqmodel", "qwen2-w4g128-actorder"))
+	const module = "model.layers.0.self_attn.q_proj"
+	found, ok := Stored(d, module)
+	require.True(t, ok)
+	require.Equal(t, "gptq", found.Layout.Name)
+	var names []string
+	for _, p := range StoredTensors(d, module) {
+		names = append(names, strings.TrimPrefix(p.Name, module+"."))
+	}
+	require.ElementsMatch(t, []string{"qweight", "qzeros", "scales", "g_idx"}, names)
+	l, err := Unpacked(d, module)
+	require.NoError(t, err)
+	require.Len(t, l.Codes, found.Out*found.In)
+	for _, other := range []string{"model.embed_tokens", "none"} {
+		_, ok := Stored(d, other)
+		require.False(t, ok)
+		require.Empty(t, StoredTensors(d, other))
+		_, err := Unpacked(d, other)
+		require.ErrorIs(t, err, safeio.ErrUnsupported)
+	}
 }
 
 // What no package here reads is refused by name, never shown as numbers that are not the weights.

@@ -1,0 +1,44 @@
+package formats
+
+import (
+	"github.com/llmquant/quantize/formats/packing"
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
+)
+
+// Stored tells how a checkpoint that Dense returned stores the weight of a module; ok is false for a module that is
+// not quantized or not of this checkpoint.
+func Stored(dense Checkpoint, module string) (found packing.Found, ok bool) {
+	v, is := dense.(*denseView)
+	if !is {
+		return packing.Found{}, false
+	}
+	found, ok = v.linears[module]
+	return found, ok
+}
+
+// StoredTensors lists the stored pieces of a module's weight, in storage order.
+func StoredTensors(dense Checkpoint, module string) []tensor.Info {
+	v, is := dense.(*denseView)
+	if !is {
+		return nil
+	}
+	return v.pieces[module]
+}
+
+// Unpacked returns the codes and parameters of a module that Stored knows.
+func Unpacked(dense Checkpoint, module string) (*packing.Linear, error) {
+	v, is := dense.(*denseView)
+	if !is {
+		return nil, safeio.Unsupportedf("%s is not stored in a quantized layout", module)
+	}
+	found, ok := v.linears[module]
+	if !ok {
+		return nil, safeio.Unsupportedf("%s is not stored in a quantized layout", module)
+	}
+	l, err := v.unpack(module, found)
+	if err != nil {
+		return nil, v.fail(module+weightSuffix, err)
+	}
+	return l, nil
+}
