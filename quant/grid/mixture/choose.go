@@ -14,6 +14,16 @@ type Tensor struct {
 	Type gguf.Type
 }
 
+// TensorsOf lists the tensors of a header, in its order. gguf.Requantize puts them into the order Choose expects.
+func TensorsOf(h *gguf.Header) []Tensor {
+	list := make([]Tensor, len(h.Tensors))
+	for i := range h.Tensors {
+		t := &h.Tensors[i]
+		list[i] = Tensor{t.Name, t.NE[:t.Dims], t.Type}
+	}
+	return list
+}
+
 // Override gives a type to the tensors whose name Match accepts.
 type Override struct {
 	Match func(name string) bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/llmquant/quantize/formats/arch"
@@ -58,32 +59,31 @@ func convert(t *testing.T, name string) *source {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// quantize makes the file that llama-quantize would: types, order, metadata, data.
-func (s *source) quantize(t *testing.T, a Arch, o Options, im *gguf.Imatrix, imName string) []byte {
+// quantize makes the files that llama-quantize would: types, order, metadata, data.
+func (s *source) quantize(t *testing.T, a Arch, o Options, im *gguf.Imatrix, imName string, keepSplit bool) [][]byte {
 	t.Helper()
-	ro := gguf.RequantizeOptions{FileType: o.File.ID, KeepType: o.Copy}
+	ro := gguf.RequantizeOptions{FileType: o.File.ID, KeepType: o.Copy, KeepSplit: keepSplit}
 	if im != nil {
 		facts := im.Facts(imName)
 		ro.Imatrix = &facts
 	}
 	h := gguf.Requantize(s.header, ro)
-	tensors := make([]Tensor, len(h.Tensors))
-	for i := range h.Tensors {
-		tensors[i] = Tensor{h.Tensors[i].Name, h.Tensors[i].NE[:h.Tensors[i].Dims], h.Tensors[i].Type}
-	}
-	choices, err := Choose(a, tensors, o)
+	choices, err := Choose(a, TensorsOf(h), o)
 	require.NoError(t, err)
 	for i := range h.Tensors {
 		var ok bool
 		h.Tensors[i], ok = h.Tensors[i].WithType(choices[i].Type)
 		require.True(t, ok)
 	}
-	p, err := gguf.Plan(h, gguf.PlanOptions{Name: "out.gguf"})
+	p, err := gguf.Plan(h, gguf.PlanOptions{Name: "out.gguf", KeepSplit: keepSplit})
 	require.NoError(t, err)
-	out := make([]byte, p.Files[0].Size)
-	copy(out, p.Files[0].Header)
+	out := make([][]byte, len(p.Files))
+	for i, f := range p.Files {
+		out[i] = make([]byte, f.Size)
+		copy(out[i], f.Header)
+	}
 	for i, at := range p.Tensors {
-		s.encode(t, &h.Tensors[i], im, out[at.Offset:at.Offset+at.Bytes])
+		s.encode(t, &h.Tensors[i], im, out[at.File][at.Offset:at.Offset+at.Bytes])
 	}
 	return out
 }
@@ -116,8 +116,10 @@ func (s *source) encode(t *testing.T, g *gguf.Tensor, im *gguf.Imatrix, dst []by
 	}
 }
 
-// quick are the runs that take little time; QUANTIZE_LONG=1 makes all.
-var quick = map[string]bool{"Q8_0": true, "Q4_K_M+im": true, "COPY": true, "MXFP4_MOE": true}
+// quick are the runs made every time, by model; QUANTIZE_LONG=1 makes all 297.
+var quick = map[string][]string{
+	"golm-llama": {"Q8_0", "Q4_K_M+im", "COPY"}, "golm-qwen2": {"Q8_0", "Q4_K_M+im", "pure:Q4_1+im", "F16"}, "golm-qwen3moe": {"MXFP4_MOE", "F32"},
+}
 
 // Whole files equal llama-quantize's, byte for byte: metadata, order, types, data.
 func TestFilesEqualLlamaQuantize(t *testing.T) {
@@ -134,7 +136,7 @@ func TestFilesEqualLlamaQuantize(t *testing.T) {
 			readGolden(t, "quantize-"+model+".json.gz", &doc)
 			made := 0
 			for run, want := range doc.Runs {
-				if want.Error != nil || !long && !quick[run] || run == "all-nvfp4:Q8_0" {
+				if want.Error != nil || !long && !slices.Contains(quick[model], run) {
 					continue
 				}
 				o := goldenOptions(t, run)
@@ -142,12 +144,40 @@ func TestFilesEqualLlamaQuantize(t *testing.T) {
 				if !ok {
 					continue
 				}
-				h := sha256.Sum256(s.quantize(t, ourArch[model], o, im, name))
-				require.Equal(t, want.SHA256, hex.EncodeToString(h[:]), run)
+				require.Equal(t, want.SHA256, sum(s.quantize(t, ourArch[model], o, im, name, false)[0]), run)
 				made++
 			}
 			t.Logf("%d files equal", made)
 		})
+	}
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// --keep-split: the same shards, tensors in the source's order, which is also the order the rules count in.
+func TestKeptSplitsEqualLlamaQuantize(t *testing.T) {
+	var options struct {
+		Split map[string]struct {
+			Shards map[string]struct {
+				SHA256 string `json:"sha256"`
+			}
+		}
+	}
+	readGolden(t, "options.json.gz", &options)
+	s := convert(t, "golm-llama")
+	got, err := ArchOf(&s.header.KV)
+	require.NoError(t, err)
+	require.Equal(t, ourArch["golm-llama"], got)
+	for i := range s.header.Tensors {
+		s.header.Tensors[i].Shard, s.header.Tensors[i].Offset = i/13, int64(i)
+	}
+	shards := s.quantize(t, ourArch["golm-llama"], goldenOptions(t, "Q4_K_M"), nil, "", true)
+	require.Len(t, shards, 3)
+	for i, b := range shards {
+		require.Equal(t, options.Split["keep-split"].Shards[gguf.SplitName("ks", i, 3)].SHA256, sum(b))
 	}
 }
 
