@@ -14,11 +14,24 @@ type tile struct {
 	q      grid.Tile     // the values of the codes
 	codes  []uint8       // [K, rows]
 	params []grid.Params // one set per group
+	fixed  bool          // feedback takes params as they are
+	scratch
+}
+
+// scratch is memory that every step overwrites: vectors of rows numbers, and tiles of a group.
+type scratch struct {
+	x, y, d   []float32
+	c         []uint8
+	near, try grid.Tile // [span] columns
 }
 
 func newTile(p *Prepared, g grid.Grid, target grid.Tile) *tile {
-	t := &tile{p: p, g: g, rows: target.Rows, target: target, q: grid.NewTile(target.Rows, p.k)}
+	n := target.Rows
+	t := &tile{p: p, g: g, rows: n, target: target, q: grid.NewTile(n, p.k)}
 	t.codes = make([]uint8, p.k*t.rows)
+	longest := p.layout.spans[0].col1
+	t.scratch = scratch{x: make([]float32, n), y: make([]float32, n), d: make([]float32, n), c: make([]uint8, n),
+		near: grid.NewTile(n, longest), try: grid.NewTile(n, min(longest, lookAheadMost))}
 	t.params = make([]grid.Params, len(p.layout.spans))
 	for i := range t.params {
 		t.params[i] = make(grid.Params, g.Width()*t.rows)
@@ -36,7 +49,7 @@ func (t *tile) feedback() {
 	for pos, c := range l.order {
 		copy(w.Col(pos), t.target.Col(c))
 	}
-	if l.static || l.spans[0].col1 == k {
+	if !t.fixed && (l.static || l.spans[0].col1 == k) {
 		t.fitAll()
 	}
 	e := grid.NewTile(rows, lookAheadMost)
@@ -63,7 +76,7 @@ func (t *tile) fitAll() {
 // block rounds the columns of one block and leaves their negated errors (q − w)/U_kk in e.
 func (t *tile) block(b block, w, e grid.Tile) {
 	l := t.p.layout
-	if len(b.spans) == 0 {
+	if len(b.spans) == 0 || t.fixed {
 		t.run(b.pos0, b.pos1, b, w, e)
 		return
 	}
@@ -97,9 +110,9 @@ func (t *tile) enter(i int, b block, w, before grid.Tile) {
 }
 
 // gather returns the columns at positions [pos0, pos1), which are the storage columns from col0 on, as they lie in
-// storage.
+// storage; valid until the next call.
 func (t *tile) gather(pos0, pos1, col0 int, w grid.Tile) grid.Tile {
-	g := grid.NewTile(t.rows, pos1-pos0)
+	g := t.near.Cut(0, pos1-pos0)
 	for pos := pos0; pos < pos1; pos++ {
 		copy(g.Col(t.p.layout.order[pos]-col0), w.Col(pos))
 	}
@@ -107,7 +120,7 @@ func (t *tile) gather(pos0, pos1, col0 int, w grid.Tile) grid.Tile {
 }
 
 func (t *tile) gatherFrom(before grid.Tile, at int, s *span) grid.Tile {
-	g := grid.NewTile(t.rows, s.col1-s.col0)
+	g := t.near.Cut(0, s.col1-s.col0)
 	for i := range g.Cols {
 		copy(g.Col(t.p.layout.order[s.pos0+i]-s.col0), before.Col(at+i))
 	}
@@ -129,19 +142,11 @@ func (t *tile) run(p0, p1 int, b block, w, e grid.Tile) {
 			err[r] = (y[r] - x[r]) * inv
 		}
 		for j := pos + 1; j < b.pos1; j++ {
-			axpy(w.Col(j), err, row[j])
+			kernel.AddScaled(w.Col(j), err, row[j])
 		}
 	}
 }
 
 func (t *tile) spanIndex(col int) int {
 	return col / (t.p.layout.spans[0].col1 - t.p.layout.spans[0].col0)
-}
-
-// axpy adds a·x to dst, rounding each product on its own.
-func axpy(dst, x []float32, a float32) {
-	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] += float32(a * v)
-	}
 }

@@ -136,4 +136,3 @@ func TestReferenceCodes(t *testing.T) {
 		}
 	}
 }
-

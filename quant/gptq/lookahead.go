@@ -1,6 +1,7 @@
 package gptq
 
 import (
+	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/grid"
 )
 
@@ -13,12 +14,10 @@ func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
 	col0 := s.col0 + sb.index*t.g.Sub()
 	now := t.gather(sb.pos0, sb.pos1, col0, w)
 	importance := t.p.importance[col0 : col0+n]
-	start := grid.Params(append([]float32(nil), t.params[i]...))
-	trial := make(grid.Params, len(start))
-	work := grid.NewTile(rows, n)
-	y, e, codes := make([]float32, rows), make([]float32, rows), make([]uint8, rows)
+	trial := make(grid.Params, len(t.params[i]))
+	work, y, e, codes := t.try.Cut(0, n), t.y, t.d, t.c
 	loss, least := make([]float32, rows), make([]float32, rows)
-	for c := 0; t.g.Propose(c, trial, start, sb.index, now, importance); c++ {
+	for c := 0; t.g.Propose(c, trial, t.params[i], sb.index, now, importance); c++ {
 		copy(work.Data, w.Cut(sb.pos0, sb.pos1).Data)
 		clear(loss)
 		for a := range n {
@@ -31,7 +30,7 @@ func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
 				loss[r] += float32(e[r] * e[r])
 			}
 			for j := a + 1; j < n; j++ {
-				axpy(work.Col(j), e, row[sb.pos0+j])
+				kernel.AddScaled(work.Col(j), e, row[sb.pos0+j])
 			}
 		}
 		for r, v := range loss {

@@ -35,6 +35,8 @@ type Options struct {
 	Fit    Fit
 	Passes int // refinement passes; 0: plain GPTQ
 	Inner  int // rounds of refit and descent per block and pass
+	// Restarts runs feedback again with the refined parameters, refines once more and keeps the better rows.
+	Restarts int
 	// Guard replaces rows that came out worse than plain rounding.
 	Guard bool
 	// Rho scales the shift of the target where Stats.Half is nil: 0 none, 1 full.
@@ -43,7 +45,7 @@ type Options struct {
 
 // Best returns the options for the lowest error in files of the same size.
 func Best() Options {
-	return Options{Damp: 0.01, Order: Natural, Fit: LookAhead, Passes: 4, Inner: 2, Guard: true, Rho: 0.5}
+	return Options{Damp: 0.01, Order: GroupAware, Fit: LookAhead, Passes: 4, Inner: 2, Restarts: 1, Guard: true, Rho: 0.5}
 }
 
 // Reference returns the options that reproduce GPTQ as published and as GPTQModel runs it, given a grid without search.

@@ -21,6 +21,7 @@ type Prepared struct {
 	h          []float32 // [K,K] damped H, natural order
 	u          []float32 // [K,K] upper triangular, H⁻¹ = UᵀU, in visiting order
 	importance []float32 // [K] diagonal of h
+	halfU      []float32 // [K,K] factor of the half's Hessian, in visiting order; nil without a half
 	layout     *layout
 	stats      *Stats
 	opt        Options
@@ -41,6 +42,9 @@ func Prepare(pool *kernel.Pool, st *Stats, g grid.Grid, o Options) (*Prepared, e
 		return p, nil
 	}
 	p.factor(pool, diag)
+	if p.Fallback == "" && st.D != nil && st.Half != nil {
+		p.halfU = p.halfFactor(pool)
+	}
 	return p, nil
 }
 

@@ -74,8 +74,7 @@ func (t *tile) refit(i int, r, delta grid.Tile) bool {
 	if !t.g.Refit(t.params[i], t.codes[s.col0*t.rows:s.col1*t.rows], r, h) {
 		return false
 	}
-	change := grid.NewTile(t.rows, n)
-	y := make([]float32, t.rows)
+	change, y := t.near.Cut(0, n), t.y
 	for a := range n {
 		c := s.col0 + a
 		t.g.Decode(t.params[i], a, t.col(c), y)
@@ -103,9 +102,9 @@ func (t *tile) cut(c0, c1 int) []float32 {
 // sweep is one cycle of coordinate descent over columns [c0, c1) of group i: with all other codes fixed, the best value of
 // weight k is the representable one nearest to Q_k + R_k/H_kk.
 func (t *tile) sweep(i, c0, c1 int, r, delta grid.Tile) bool {
-	k, rows := t.p.k, t.rows
+	k := t.p.k
 	s := &t.p.layout.spans[i]
-	x, y, d, codes := make([]float32, rows), make([]float32, rows), make([]float32, rows), make([]uint8, rows)
+	x, y, d, codes := t.x, t.y, t.d, t.c
 	any := false
 	for c := c0; c < c1; c++ {
 		rc, q := r.Col(c-c0), t.q.Col(c)
@@ -118,10 +117,10 @@ func (t *tile) sweep(i, c0, c1 int, r, delta grid.Tile) bool {
 			continue
 		}
 		any = true
-		axpy(delta.Col(c), d, -1)
+		kernel.AddScaled(delta.Col(c), d, -1)
 		row := t.p.h[c*k : (c+1)*k]
 		for a := c0; a < c1; a++ {
-			axpy(r.Col(a-c0), d, -row[a])
+			kernel.AddScaled(r.Col(a-c0), d, -row[a])
 		}
 	}
 	return any
@@ -144,4 +143,22 @@ func accept(x, y, q, d []float32, codes, old []uint8) bool {
 		}
 	}
 	return any
+}
+
+// restart solves the tile again from the parameters it has now and keeps the better solution of each row. Feedback with
+// good parameters often ends in another, lower, minimum than the one that refinement reached from poorer ones.
+func (t *tile) restart() {
+	a := newTile(t.p, t.g, t.target)
+	a.fixed = true
+	for i := range t.params {
+		copy(a.params[i], t.params[i])
+	}
+	a.feedback()
+	a.refine()
+	mine, theirs := t.losses(t.q), a.losses(a.q)
+	for r := range mine {
+		if theirs[r] < mine[r] {
+			t.takeRow(a, r)
+		}
+	}
 }

@@ -59,10 +59,11 @@ func (p *Prepared) Solve(ctx context.Context, pool *kernel.Pool, w []float32, ou
 	target, rho := p.target(pool, live, out)
 	rep.Rho = rho
 	l := g.New(out, p.k)
-	tiles := make([]tileReport, (out+grid.TileRows-1)/grid.TileRows)
+	rows := grid.TileRows(out, pool.Threads())
+	tiles := make([]tileReport, (out+rows-1)/rows)
 	pool.Run(len(tiles), func(i int) {
 		if ctx.Err() == nil {
-			tiles[i] = p.solveTile(l, g, live, target, out, i*grid.TileRows)
+			tiles[i] = p.solveTile(l, g, live, target, i*rows, min(rows, out-i*rows))
 		}
 	})
 	for _, t := range tiles {
@@ -93,15 +94,17 @@ type tileReport struct {
 	guarded, passes int
 }
 
-// solveTile rounds the rows from row0 on and stores them in l.
-func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32, out, row0 int) (rep tileReport) {
-	rows := min(grid.TileRows, out-row0)
+// solveTile rounds rows [row0, row0+rows) and stores them in l.
+func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32, row0, rows int) (rep tileReport) {
 	goal := grid.NewTile(rows, p.k)
 	goal.Load(target, p.k, row0)
 	t := newTile(p, g, goal)
 	t.feedback()
 	if p.opt.Passes > 0 {
 		rep.passes = t.refine()
+	}
+	for range p.opt.Restarts {
+		t.restart()
 	}
 	plain := goal
 	if &w[0] != &target[0] {

@@ -72,12 +72,11 @@ func (p *Prepared) solveRight(pool *kernel.Pool, s []float32, out int, u []float
 // minimises the second half's output error, ⟨push_B, S⟩ / ⟨S·H_B, S⟩, kept within 0 … 1.
 func (p *Prepared) heldOutRho(pool *kernel.Pool, w []float32, out int) float64 {
 	half := p.stats.Half
-	u := p.halfFactor(pool)
-	if u == nil {
+	if p.halfU == nil {
 		return 0
 	}
 	s := p.push(pool, w, out, half.D, p.stats.HalfDrift)
-	p.solveRight(pool, s, out, u)
+	p.solveRight(pool, s, out, p.halfU)
 	confirm := p.push(pool, w, out, p.otherHalf(p.stats.D, half.D), p.otherHalf(p.stats.Drift, p.stats.HalfDrift))
 	sh := make([]float32, len(s))
 	kernel.GemmNN(pool, kernel.MatF32(out, p.k, sh), kernel.MatF32(out, p.k, s),
@@ -114,14 +113,7 @@ func (p *Prepared) halfFactor(pool *kernel.Pool) []float32 {
 		for j, cj := range order {
 			work[i*k+j] = p.stats.Half.H[ci*k+cj] / p.mean
 		}
-		work[i*k+i] += p.Damp
-	}
-	for _, c := range p.Dead {
-		for i, ci := range order {
-			if ci == c {
-				work[i*k+i] = 1 + p.Damp
-			}
-		}
+		work[i*k+i] += p.Damp // a channel that is dead in this half has λ alone, which is enough
 	}
 	if kernel.CholeskyUpperInverse(pool, work, k) != nil {
 		return nil

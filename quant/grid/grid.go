@@ -2,9 +2,13 @@ package grid
 
 import "github.com/llmquant/quantize/formats/packing"
 
-// TileRows is the number of rows that rounders handle together. It is part of nothing's definition: rows never
-// interact, so results do not depend on it. 64 rows by a group of 128 columns stay in the first-level cache.
-const TileRows = 64
+// TileRows returns the number of rows that rounders should handle together: long enough for the inner loops to pay,
+// short enough that every thread gets some tiles and that 128 columns of a tile stay in the second-level cache. It is part
+// of nothing's definition: rows never interact, so results do not depend on it.
+func TileRows(out, threads int) int {
+	share := (out/(2*threads) + 15) / 16 * 16
+	return min(max(share, 32), 256)
+}
 
 // Tile is a block of a matrix, column by column: column k of all rows is Data[k·Rows : (k+1)·Rows].
 type Tile struct {

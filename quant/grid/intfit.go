@@ -6,11 +6,22 @@ import (
 	"github.com/llmquant/quantize/formats/tensor"
 )
 
-// The steps of the range search: shrink factors 1, 0.97 … 0.43 of the full range.
-const (
-	shrinkSteps = 20
-	shrinkStep  = 0.03
-)
+// shrinkStep is the step of the range search: factors 1, 0.97, 0.94 … of the full range.
+const shrinkStep = 0.03
+
+// shrinks returns the number of factors worth trying. The fewer the codes, the more a group gains from clipping its
+// extremes: the best factor is seldom below 0.43 at 2 bits, 0.7 at 4 and 0.9 at 8.
+func (g *Int) shrinks() int {
+	switch {
+	case g.scheme.Bits <= 2:
+		return 20
+	case g.scheme.Bits == 3:
+		return 15
+	case g.scheme.Bits <= 5:
+		return 11
+	}
+	return 5
+}
 
 // Fit implements Grid.
 func (g *Int) Fit(p Params, w Tile, importance []float32) {
@@ -22,7 +33,7 @@ func (g *Int) Fit(p Params, w Tile, importance []float32) {
 		return
 	}
 	s := newIntSearch(g, p, w, importance)
-	for i := range shrinkSteps {
+	for i := range g.shrinks() {
 		f := 1 - shrinkStep*float32(i)
 		g.fromRanges(s.trial, lo, hi, f)
 		s.try()
@@ -38,7 +49,7 @@ func (g *Int) Fit(p Params, w Tile, importance []float32) {
 }
 
 // flips reports whether mirrored scales are worth trying: symmetric two's complement has one code more below zero.
-func (g *Int) flips() bool { return g.opt.Signed && g.scheme.Sym }
+func (g *Int) flips() bool { return g.scheme.Sym && !g.opt.Positive }
 
 // Propose implements Grid: p itself, then shrunken ranges of the current weights, each with both signs where the grid
 // allows them.
@@ -52,8 +63,8 @@ func (g *Int) Propose(i int, out, p Params, _ int, w Tile, _ []float32) bool {
 	if g.flips() {
 		signs = 2
 	}
-	if i >= shrinkSteps*signs {
-		return false
+	if most := g.shrinks() * signs; i >= most {
+		return g.nudge(i-most, out, p, w.Rows)
 	}
 	lo, hi := make([]float32, w.Rows), make([]float32, w.Rows)
 	g.ranges(w, lo, hi)
@@ -63,6 +74,37 @@ func (g *Int) Propose(i int, out, p Params, _ int, w Tile, _ []float32) bool {
 	}
 	return true
 }
+
+// nudge proposes a small move of the parameters p themselves: of the scale when symmetric, else of one end of the range.
+func (g *Int) nudge(i int, out, p Params, n int) bool {
+	ends := 2
+	if g.scheme.Sym {
+		ends = 1
+	}
+	if i >= len(nudges)*ends {
+		return false
+	}
+	f := nudges[i/ends]
+	scale, zero := p.Plane(0, n), p.Plane(1, n)
+	for r := range n {
+		s, z := scale[r], zero[r]
+		if g.scheme.Sym {
+			out[r], out[n+r] = g.storedSigned(s*f, s), z
+			continue
+		}
+		lo, hi := -s*z, s*(g.top-z)
+		if i%ends == 0 {
+			lo *= f
+		} else {
+			hi *= f
+		}
+		out[r], out[n+r] = g.params(lo, hi)
+	}
+	return true
+}
+
+// nudges are the moves that follow the shrinking.
+var nudges = [...]float32{0.985, 1.015, 0.95, 1.05, 0.9, 1.1}
 
 func negate(x []float32) {
 	for i := range x {

@@ -1,5 +1,7 @@
 package grid
 
+import "github.com/llmquant/quantize/internal/kernel"
+
 // Refit implements Grid. With v = q − z, a new scale s' and a zero point moved by −m change the values of a row by
 // d = s'·(v + m) − s·v, and the error falls by 2·r·d − d·H·dᵀ: a parabola in s' for every m, whose best stored scale is
 // the one nearest to its vertex.
@@ -34,7 +36,7 @@ func (f *intRefit) product(h []float32) {
 	for j := range cols {
 		dst := f.hv.Col(j)
 		for k := range cols {
-			axpy(dst, f.v.Col(k), h[j*cols+k])
+			kernel.AddScaled(dst, f.v.Col(k), h[j*cols+k])
 		}
 	}
 }
@@ -86,11 +88,3 @@ func (g *Int) refitRow(p Params, i, n int, f *intRefit) bool {
 
 // zeroMoves are the moves m of the zero point that Refit tries, the old one first.
 var zeroMoves = [...]float32{0, 1, -1}
-
-// axpy adds a·x to dst, rounding each product on its own.
-func axpy(dst, x []float32, a float32) {
-	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] += float32(a * v)
-	}
-}

@@ -17,12 +17,13 @@ func RoundNearest(ctx context.Context, pool *kernel.Pool, w []float32, out, in i
 		return nil, err
 	}
 	l := g.New(out, in)
-	pool.Run((out+TileRows-1)/TileRows, func(i int) {
+	tile := TileRows(out, pool.Threads())
+	pool.Run((out+tile-1)/tile, func(i int) {
 		if ctx.Err() != nil {
 			return
 		}
-		row0 := i * TileRows
-		t := NewTile(min(TileRows, out-row0), in)
+		row0 := i * tile
+		t := NewTile(min(tile, out-row0), in)
 		t.Load(w, in, row0)
 		p, y := make(Params, g.Width()*t.Rows), make([]float32, t.Rows)
 		codes := make([]uint8, g.Span()*t.Rows)
