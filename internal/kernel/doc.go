@@ -20,7 +20,5 @@
 // A Mat is row-major with a stride, so a head of an attention layer or a block of a larger matrix is a Mat without a copy.
 // Mismatched shapes are bugs of the caller and panic, as an index out of range does; no input file can cause one.
 //
-// The assembly is generated: see gen/.
+// The assembly is written by the generator in gen, a module of its own; make generate runs it.
 package kernel
-
-//go:generate go -C gen run . -out ..

@@ -1,6 +1,8 @@
 // Command gen writes the assembly of package kernel with avo. It is a module of its own, so that avo never enters the
-// module graph of the program; run it with go generate in the parent directory.
+// module graph of the program; run it with go generate in this directory.
 package main
+
+//go:generate go run . -out ..
 
 import (
 	"flag"

@@ -24,7 +24,7 @@ func TestFilesAreCurrent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("%s%s is stale: run go generate in internal/kernel", f.name, suffix)
+				t.Errorf("%s%s is stale: run make generate", f.name, suffix)
 			}
 		}
 	}
