@@ -42,6 +42,20 @@ func (j *Job) resume(ctx context.Context, lines []parsedLine) error {
 	return nil
 }
 
+// Restart forgets every finished unit and prepares the files anew: for a caller that cannot continue because a blob it
+// needs is gone, which takes a damaged disk. It costs the work, never the result.
+func (j *Job) Restart() error {
+	j.appendMu.Lock()
+	defer j.appendMu.Unlock()
+	if err := j.broken(); err != nil {
+		return err
+	}
+	if err := j.closeFiles(); err != nil {
+		return j.fail("restart", j.work, err)
+	}
+	return j.fresh()
+}
+
 // reopenFiles opens the plan's files for writing; false when one is missing, has another size or another header.
 func (j *Job) reopenFiles() (ok bool, err error) {
 	for _, p := range j.layout.Files {

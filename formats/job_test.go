@@ -225,6 +225,24 @@ func TestJobNoticesCorruption(t *testing.T) {
 	require.Equal(t, want, digestTree(t, filepath.Dir(r.out)))
 }
 
+// A caller that cannot go on with what is left starts over, under the same lock.
+func TestJobRestarts(t *testing.T) {
+	r := tinyRun{out: filepath.Join(memDir(t), "golden", "out"), fs: fast()}
+	j, err := OpenJob(context.Background(), r.options(t))
+	require.NoError(t, err)
+	require.NoError(t, fill(j, "head", 30))
+	require.NoError(t, j.Finish("head", []string{"head", "empty"}, nil))
+	require.NoError(t, j.Restart())
+	require.False(t, j.Done("head"))
+	require.ErrorIs(t, r.do(t), safeio.ErrLocked)
+	require.NoError(t, fill(j, "head", 30))
+	require.NoError(t, j.Finish("head", []string{"head", "empty"}, nil))
+	require.NoError(t, j.Close())
+	require.Error(t, j.Restart())
+	require.NoError(t, r.do(t))
+	require.Equal(t, golden(t, false), digestTree(t, filepath.Dir(r.out)))
+}
+
 func TestJobChecksSpace(t *testing.T) {
 	r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast()}
 	r.fs.Free = func(string) (int64, error) { return 100, nil }
