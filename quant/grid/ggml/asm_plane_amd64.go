@@ -14,7 +14,7 @@ func transposeAVX512(dst *float32, src *float32, stride int, n int)
 //go:noescape
 func transposeBytesAVX512(dst *uint8, stride int, src *uint8, n int)
 
-// squaresAVX512 sets sum to Σ x² over the n rows of a plane.
+// squaresAVX512 adds Σ x² over the n rows of a plane to sum.
 //
 //go:noescape
 func squaresAVX512(sum *float32, x *float32, n int)
@@ -54,7 +54,7 @@ func transposeAVX2(dst *float32, src *float32, stride int, n int)
 //go:noescape
 func transposeBytesAVX2(dst *uint8, stride int, src *uint8, n int)
 
-// squaresAVX2 sets sum to Σ x² over the n rows of a plane.
+// squaresAVX2 adds Σ x² over the n rows of a plane to sum.
 //
 //go:noescape
 func squaresAVX2(sum *float32, x *float32, n int)

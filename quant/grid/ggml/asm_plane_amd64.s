@@ -259,21 +259,21 @@ columns:
 // func squaresAVX512(sum *float32, x *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·squaresAVX512(SB), $0-24
-	MOVQ   x+8(FP), AX
-	MOVQ   n+16(FP), CX
-	SHLQ   $0x06, CX
-	VPXORD Z0, Z0, Z0
-	MOVQ   $0x00000000, DX
+	MOVQ    x+8(FP), AX
+	MOVQ    n+16(FP), CX
+	SHLQ    $0x06, CX
+	MOVQ    sum+0(FP), DX
+	VMOVUPS (DX), Z0
+	MOVQ    $0x00000000, BX
 
 row:
-	VMOVUPS (AX)(DX*1), Z1
+	VMOVUPS (AX)(BX*1), Z1
 	VMULPS  Z1, Z1, Z1
 	VADDPS  Z1, Z0, Z0
-	ADDQ    $0x40, DX
-	CMPQ    DX, CX
+	ADDQ    $0x40, BX
+	CMPQ    BX, CX
 	JL      row
-	MOVQ    sum+0(FP), AX
-	VMOVUPS Z0, (AX)
+	VMOVUPS Z0, (DX)
 	VZEROUPPER
 	RET
 
@@ -692,23 +692,23 @@ TEXT ·squaresAVX2(SB), $0-24
 	XORQ AX, AX
 
 half:
-	MOVQ   x+8(FP), CX
-	ADDQ   AX, CX
-	MOVQ   n+16(FP), DX
-	SHLQ   $0x06, DX
-	VXORPS Y0, Y0, Y0
-	MOVQ   $0x00000000, BX
+	MOVQ    x+8(FP), CX
+	ADDQ    AX, CX
+	MOVQ    n+16(FP), DX
+	SHLQ    $0x06, DX
+	MOVQ    sum+0(FP), BX
+	ADDQ    AX, BX
+	VMOVUPS (BX), Y0
+	MOVQ    $0x00000000, SI
 
 row:
-	VMOVUPS (CX)(BX*1), Y1
+	VMOVUPS (CX)(SI*1), Y1
 	VMULPS  Y1, Y1, Y1
 	VADDPS  Y1, Y0, Y0
-	ADDQ    $0x40, BX
-	CMPQ    BX, DX
+	ADDQ    $0x40, SI
+	CMPQ    SI, DX
 	JL      row
-	MOVQ    sum+0(FP), CX
-	ADDQ    AX, CX
-	VMOVUPS Y0, (CX)
+	VMOVUPS Y0, (BX)
 	ADDQ    $0x20, AX
 	CMPQ    AX, $0x40
 	JL      half

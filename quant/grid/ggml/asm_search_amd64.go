@@ -24,6 +24,16 @@ func sym3AVX512(codes *uint8, x *float32, scale *float32)
 //go:noescape
 func posAVX512(codes *uint8, x *float32, w *float32, n int, levels int32, scale *float32)
 
+// iq4AVX512 is searchIQ4 in every lane.
+//
+//go:noescape
+func iq4AVX512(x *float32, w *float32, n int, scale *float32)
+
+// iq4CodesAVX512 is codesIQ4 in every lane.
+//
+//go:noescape
+func iq4CodesAVX512(codes *uint8, x *float32, n int, inverse *float32)
+
 // asymAVX2 is searchAsym in every lane, n at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
 //
 //go:noescape
@@ -43,3 +53,13 @@ func sym3AVX2(codes *uint8, x *float32, scale *float32)
 //
 //go:noescape
 func posAVX2(codes *uint8, x *float32, w *float32, n int, levels int32, scale *float32)
+
+// iq4AVX2 is searchIQ4 in every lane.
+//
+//go:noescape
+func iq4AVX2(x *float32, w *float32, n int, scale *float32)
+
+// iq4CodesAVX2 is codesIQ4 in every lane.
+//
+//go:noescape
+func iq4CodesAVX2(codes *uint8, x *float32, n int, inverse *float32)

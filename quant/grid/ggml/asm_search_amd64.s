@@ -781,6 +781,324 @@ codes:
 DATA const000000ff<>+0(SB)/4, $0x000000ff
 GLOBL const000000ff<>(SB), RODATA|NOPTR, $4
 
+// func iq4AVX512(x *float32, w *float32, n int, scale *float32)
+// Requires: AVX, AVX512F
+TEXT ·iq4AVX512(SB), $128-32
+	MOVQ         x+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n+16(FP), DX
+	SHLQ         $0x06, DX
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VBROADCASTSS const7fffffff<>+0(SB), Z2
+	MOVQ         $0x00000000, BX
+
+peak:
+	VMOVUPS      (AX)(BX*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVAPS      Z4, K1, Z1
+	VMOVAPS      Z3, K1, Z0
+	ADDQ         $0x40, BX
+	CMPQ         BX, DX
+	JL           peak
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z1, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K1, Z0
+	VMOVUPS      Z0, 64(SP)
+	VBROADCASTSS const3e000000<>+0(SB), Z1
+	VBROADCASTSS constc3000000<>+0(SB), Z2
+	VBROADCASTSS const42fe0000<>+0(SB), Z3
+	VMOVUPS      iq4Middle<>+0(SB), Z4
+	VMOVUPS      iq4Middle<>+64(SB), Z12
+	VMOVUPS      iq4Below<>+0(SB), Z13
+	VMOVUPS      iq4Below<>+64(SB), Z14
+	VMOVUPS      iq4Above<>+0(SB), Z15
+	VMOVUPS      iq4Above<>+64(SB), Z16
+	VBROADCASTSS constc2fe0000<>+0(SB), Z17
+	VBROADCASTSS const3f800000<>+0(SB), Z18
+	VBROADCASTSS const80000000<>+0(SB), Z19
+	VPXORD       Z19, Z0, Z0
+	VDIVPS       Z17, Z0, Z0
+	VDIVPS       Z0, Z18, Z0
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	MOVQ         $0x00000000, BX
+
+first:
+	VMOVUPS          (AX)(BX*1), Z17
+	VMULPS           Z17, Z0, Z18
+	VMINPS           Z18, Z3, Z18
+	VMAXPS           Z18, Z2, Z18
+	VMULPS           Z1, Z18, Z19
+	VCVTPS2DQ.RD_SAE Z19, Z19
+	VMOVAPS          Z19, Z20
+	VPERMI2PS        Z14, Z13, Z20
+	VMOVAPS          Z19, Z21
+	VPERMI2PS        Z12, Z4, Z21
+	VCMPPS           $0x1d, Z21, Z18, K2
+	VMOVAPS          Z19, Z18
+	VPERMI2PS        Z16, Z15, Z18
+	VMOVAPS          Z18, K2, Z20
+	VMULPS           (CX)(BX*1), Z20, Z18
+	VMULPS           Z17, Z18, Z17
+	VADDPS           Z17, Z5, Z5
+	VMULPS           Z20, Z18, Z17
+	VADDPS           Z17, Z6, Z6
+	ADDQ             $0x40, BX
+	CMPQ             BX, DX
+	JL               first
+	VPXORD           Z7, Z7, Z7
+	VCMPPS           $0x1e, Z7, Z6, K2
+	VDIVPS           Z6, Z5, Z0
+	VMOVAPS.Z        Z0, K2, Z0
+	VMULPS           Z5, Z0, Z5
+	VBROADCASTSS     constc3060000<>+0(SB), Z6
+	MOVL             $0x0000000f, BX
+
+candidate:
+	VDIVPS 64(SP), Z6, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	MOVQ   $0x00000000, SI
+
+sums:
+	VMOVUPS          (AX)(SI*1), Z17
+	VMULPS           Z17, Z7, Z18
+	VMINPS           Z18, Z3, Z18
+	VMAXPS           Z18, Z2, Z18
+	VMULPS           Z1, Z18, Z19
+	VCVTPS2DQ.RD_SAE Z19, Z19
+	VMOVAPS          Z19, Z20
+	VPERMI2PS        Z14, Z13, Z20
+	VMOVAPS          Z19, Z21
+	VPERMI2PS        Z12, Z4, Z21
+	VCMPPS           $0x1d, Z21, Z18, K2
+	VMOVAPS          Z19, Z18
+	VPERMI2PS        Z16, Z15, Z18
+	VMOVAPS          Z18, K2, Z20
+	VMULPS           (CX)(SI*1), Z20, Z18
+	VMULPS           Z17, Z18, Z17
+	VADDPS           Z17, Z8, Z8
+	VMULPS           Z20, Z18, Z17
+	VADDPS           Z17, Z9, Z9
+	ADDQ             $0x40, SI
+	CMPQ             SI, DX
+	JL               sums
+	VPXORD           Z10, Z10, Z10
+	VCMPPS           $0x1e, Z10, Z9, K2
+	VMULPS           Z8, Z8, Z7
+	VMULPS           Z9, Z5, Z17
+	VCMPPS           $0x1e, Z17, Z7, K3
+	KANDW            K3, K2, K2
+	VDIVPS           Z9, Z8, Z7
+	VMOVAPS          Z7, K2, Z0
+	VMULPS           Z8, Z0, Z7
+	VMOVAPS          Z7, K2, Z5
+	VBROADCASTSS     const3f800000<>+0(SB), Z7
+	VADDPS           Z7, Z6, Z6
+	DECL             BX
+	JNE              candidate
+	VPXORD           Z11, Z11, Z11
+	VMOVAPS          Z11, K1, Z0
+	MOVQ             scale+24(FP), AX
+	VMOVUPS          Z0, (AX)
+	VZEROUPPER
+	RET
+
+DATA const3e000000<>+0(SB)/4, $0x3e000000
+GLOBL const3e000000<>(SB), RODATA|NOPTR, $4
+
+DATA constc3000000<>+0(SB)/4, $0xc3000000
+GLOBL constc3000000<>(SB), RODATA|NOPTR, $4
+
+DATA const42fe0000<>+0(SB)/4, $0x42fe0000
+GLOBL const42fe0000<>(SB), RODATA|NOPTR, $4
+
+DATA iq4Middle<>+0(SB)/4, $(7.0)
+DATA iq4Middle<>+4(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+8(SB)/4, $(19.0)
+DATA iq4Middle<>+12(SB)/4, $(31.5)
+DATA iq4Middle<>+16(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+20(SB)/4, $(45.5)
+DATA iq4Middle<>+24(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+28(SB)/4, $(61.0)
+DATA iq4Middle<>+32(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+36(SB)/4, $(79.0)
+DATA iq4Middle<>+40(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+44(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+48(SB)/4, $(101.0)
+DATA iq4Middle<>+52(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+56(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+60(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+64(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+68(SB)/4, $(-115.5)
+DATA iq4Middle<>+72(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+76(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+80(SB)/4, $(-93.5)
+DATA iq4Middle<>+84(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+88(SB)/4, $(-74.0)
+DATA iq4Middle<>+92(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+96(SB)/4, $(-57.0)
+DATA iq4Middle<>+100(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+104(SB)/4, $(-42.0)
+DATA iq4Middle<>+108(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+112(SB)/4, $(-28.5)
+DATA iq4Middle<>+116(SB)/4, $(1000000000.0)
+DATA iq4Middle<>+120(SB)/4, $(-16.0)
+DATA iq4Middle<>+124(SB)/4, $(-4.5)
+GLOBL iq4Middle<>(SB), RODATA|NOPTR, $128
+
+DATA iq4Below<>+0(SB)/4, $(1.0)
+DATA iq4Below<>+4(SB)/4, $(13.0)
+DATA iq4Below<>+8(SB)/4, $(13.0)
+DATA iq4Below<>+12(SB)/4, $(25.0)
+DATA iq4Below<>+16(SB)/4, $(38.0)
+DATA iq4Below<>+20(SB)/4, $(38.0)
+DATA iq4Below<>+24(SB)/4, $(53.0)
+DATA iq4Below<>+28(SB)/4, $(53.0)
+DATA iq4Below<>+32(SB)/4, $(69.0)
+DATA iq4Below<>+36(SB)/4, $(69.0)
+DATA iq4Below<>+40(SB)/4, $(89.0)
+DATA iq4Below<>+44(SB)/4, $(89.0)
+DATA iq4Below<>+48(SB)/4, $(89.0)
+DATA iq4Below<>+52(SB)/4, $(113.0)
+DATA iq4Below<>+56(SB)/4, $(113.0)
+DATA iq4Below<>+60(SB)/4, $(113.0)
+DATA iq4Below<>+64(SB)/4, $(-127.0)
+DATA iq4Below<>+68(SB)/4, $(-127.0)
+DATA iq4Below<>+72(SB)/4, $(-104.0)
+DATA iq4Below<>+76(SB)/4, $(-104.0)
+DATA iq4Below<>+80(SB)/4, $(-104.0)
+DATA iq4Below<>+84(SB)/4, $(-83.0)
+DATA iq4Below<>+88(SB)/4, $(-83.0)
+DATA iq4Below<>+92(SB)/4, $(-65.0)
+DATA iq4Below<>+96(SB)/4, $(-65.0)
+DATA iq4Below<>+100(SB)/4, $(-49.0)
+DATA iq4Below<>+104(SB)/4, $(-49.0)
+DATA iq4Below<>+108(SB)/4, $(-35.0)
+DATA iq4Below<>+112(SB)/4, $(-35.0)
+DATA iq4Below<>+116(SB)/4, $(-22.0)
+DATA iq4Below<>+120(SB)/4, $(-22.0)
+DATA iq4Below<>+124(SB)/4, $(-10.0)
+GLOBL iq4Below<>(SB), RODATA|NOPTR, $128
+
+DATA iq4Above<>+0(SB)/4, $(13.0)
+DATA iq4Above<>+4(SB)/4, $(25.0)
+DATA iq4Above<>+8(SB)/4, $(25.0)
+DATA iq4Above<>+12(SB)/4, $(38.0)
+DATA iq4Above<>+16(SB)/4, $(53.0)
+DATA iq4Above<>+20(SB)/4, $(53.0)
+DATA iq4Above<>+24(SB)/4, $(69.0)
+DATA iq4Above<>+28(SB)/4, $(69.0)
+DATA iq4Above<>+32(SB)/4, $(89.0)
+DATA iq4Above<>+36(SB)/4, $(89.0)
+DATA iq4Above<>+40(SB)/4, $(113.0)
+DATA iq4Above<>+44(SB)/4, $(113.0)
+DATA iq4Above<>+48(SB)/4, $(113.0)
+DATA iq4Above<>+52(SB)/4, $(113.0)
+DATA iq4Above<>+56(SB)/4, $(113.0)
+DATA iq4Above<>+60(SB)/4, $(113.0)
+DATA iq4Above<>+64(SB)/4, $(-104.0)
+DATA iq4Above<>+68(SB)/4, $(-104.0)
+DATA iq4Above<>+72(SB)/4, $(-83.0)
+DATA iq4Above<>+76(SB)/4, $(-83.0)
+DATA iq4Above<>+80(SB)/4, $(-83.0)
+DATA iq4Above<>+84(SB)/4, $(-65.0)
+DATA iq4Above<>+88(SB)/4, $(-65.0)
+DATA iq4Above<>+92(SB)/4, $(-49.0)
+DATA iq4Above<>+96(SB)/4, $(-49.0)
+DATA iq4Above<>+100(SB)/4, $(-35.0)
+DATA iq4Above<>+104(SB)/4, $(-35.0)
+DATA iq4Above<>+108(SB)/4, $(-22.0)
+DATA iq4Above<>+112(SB)/4, $(-22.0)
+DATA iq4Above<>+116(SB)/4, $(-10.0)
+DATA iq4Above<>+120(SB)/4, $(-10.0)
+DATA iq4Above<>+124(SB)/4, $(1.0)
+GLOBL iq4Above<>(SB), RODATA|NOPTR, $128
+
+DATA constc2fe0000<>+0(SB)/4, $0xc2fe0000
+GLOBL constc2fe0000<>(SB), RODATA|NOPTR, $4
+
+DATA constc3060000<>+0(SB)/4, $0xc3060000
+GLOBL constc3060000<>(SB), RODATA|NOPTR, $4
+
+// func iq4CodesAVX512(codes *uint8, x *float32, n int, inverse *float32)
+// Requires: AVX, AVX512F
+TEXT ·iq4CodesAVX512(SB), $0-32
+	MOVQ         codes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	SHLQ         $0x06, DX
+	MOVQ         inverse+24(FP), BX
+	VMOVUPS      (BX), Z0
+	VBROADCASTSS const3e000000<>+0(SB), Z1
+	VBROADCASTSS constc3000000<>+0(SB), Z2
+	VBROADCASTSS const42fe0000<>+0(SB), Z3
+	VMOVUPS      iq4Middle<>+0(SB), Z4
+	VMOVUPS      iq4Middle<>+64(SB), Z5
+	VMOVUPS      iq4Code<>+0(SB), Z6
+	VMOVUPS      iq4Code<>+64(SB), Z7
+	VBROADCASTSS const3f800000<>+0(SB), Z8
+	MOVQ         $0x00000000, BX
+
+row:
+	VMULPS           (CX)(BX*1), Z0, Z9
+	VMINPS           Z9, Z3, Z9
+	VMAXPS           Z9, Z2, Z9
+	VMULPS           Z1, Z9, Z10
+	VCVTPS2DQ.RD_SAE Z10, Z10
+	VMOVAPS          Z10, Z11
+	VPERMI2PS        Z7, Z6, Z11
+	VMOVAPS          Z10, Z10
+	VPERMI2PS        Z5, Z4, Z10
+	VCMPPS           $0x1d, Z10, Z9, K1
+	VADDPS           Z8, Z11, Z9
+	VMOVAPS          Z9, K1, Z11
+	VCVTTPS2DQ       Z11, Z9
+	VPMOVDB          Z9, (AX)
+	ADDQ             $0x10, AX
+	ADDQ             $0x40, BX
+	CMPQ             BX, DX
+	JL               row
+	VZEROUPPER
+	RET
+
+DATA iq4Code<>+0(SB)/4, $(8.0)
+DATA iq4Code<>+4(SB)/4, $(9.0)
+DATA iq4Code<>+8(SB)/4, $(9.0)
+DATA iq4Code<>+12(SB)/4, $(10.0)
+DATA iq4Code<>+16(SB)/4, $(11.0)
+DATA iq4Code<>+20(SB)/4, $(11.0)
+DATA iq4Code<>+24(SB)/4, $(12.0)
+DATA iq4Code<>+28(SB)/4, $(12.0)
+DATA iq4Code<>+32(SB)/4, $(13.0)
+DATA iq4Code<>+36(SB)/4, $(13.0)
+DATA iq4Code<>+40(SB)/4, $(14.0)
+DATA iq4Code<>+44(SB)/4, $(14.0)
+DATA iq4Code<>+48(SB)/4, $(14.0)
+DATA iq4Code<>+52(SB)/4, $(15.0)
+DATA iq4Code<>+56(SB)/4, $(15.0)
+DATA iq4Code<>+60(SB)/4, $(15.0)
+DATA iq4Code<>+64(SB)/4, $(0.0)
+DATA iq4Code<>+68(SB)/4, $(0.0)
+DATA iq4Code<>+72(SB)/4, $(1.0)
+DATA iq4Code<>+76(SB)/4, $(1.0)
+DATA iq4Code<>+80(SB)/4, $(1.0)
+DATA iq4Code<>+84(SB)/4, $(2.0)
+DATA iq4Code<>+88(SB)/4, $(2.0)
+DATA iq4Code<>+92(SB)/4, $(3.0)
+DATA iq4Code<>+96(SB)/4, $(3.0)
+DATA iq4Code<>+100(SB)/4, $(4.0)
+DATA iq4Code<>+104(SB)/4, $(4.0)
+DATA iq4Code<>+108(SB)/4, $(5.0)
+DATA iq4Code<>+112(SB)/4, $(5.0)
+DATA iq4Code<>+116(SB)/4, $(6.0)
+DATA iq4Code<>+120(SB)/4, $(6.0)
+DATA iq4Code<>+124(SB)/4, $(7.0)
+GLOBL iq4Code<>(SB), RODATA|NOPTR, $128
+
 // func asymAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 // Requires: AVX, AVX2, SSE
 TEXT ·asymAVX2(SB), $2400-81
@@ -1595,5 +1913,250 @@ codes:
 	ADDQ         $0x20, AX
 	CMPQ         AX, $0x40
 	JL           half
+	VZEROUPPER
+	RET
+
+// func iq4AVX2(x *float32, w *float32, n int, scale *float32)
+// Requires: AVX, AVX2
+TEXT ·iq4AVX2(SB), $64-32
+	XORQ AX, AX
+
+half:
+	MOVQ         x+0(FP), CX
+	ADDQ         AX, CX
+	MOVQ         w+8(FP), DX
+	ADDQ         AX, DX
+	MOVQ         n+16(FP), BX
+	SHLQ         $0x06, BX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	MOVQ         $0x00000000, SI
+
+peak:
+	VMOVUPS      (CX)(SI*1), Y3
+	VPAND        Y2, Y3, Y4
+	VCMPPS       $0x1e, Y1, Y4, Y5
+	VBLENDVPS    Y5, Y4, Y1, Y1
+	VBLENDVPS    Y5, Y3, Y0, Y0
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           peak
+	VBROADCASTSS const26901d7d<>+0(SB), Y2
+	VCMPPS       $0x11, Y2, Y1, Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y2
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y1, (SP)
+	VMOVUPS      Y0, 32(SP)
+	VBROADCASTSS constc2fe0000<>+0(SB), Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y2
+	VBROADCASTSS const80000000<>+0(SB), Y3
+	VXORPS       Y3, Y0, Y0
+	VDIVPS       Y1, Y0, Y0
+	VDIVPS       Y0, Y2, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	MOVQ         $0x00000000, SI
+
+first:
+	VMOVUPS        (CX)(SI*1), Y3
+	VMULPS         Y3, Y0, Y4
+	VBROADCASTSS   constc0900000<>+0(SB), Y5
+	VCMPPS         $0x1d, Y5, Y4, Y5
+	VBROADCASTSS   constc2640000<>+0(SB), Y6
+	VBROADCASTSS   const42360000<>+0(SB), Y7
+	VBLENDVPS      Y5, Y7, Y6, Y6
+	VBROADCASTSS   const00000002<>+0(SB), Y7
+	VPAND          Y7, Y5, Y7
+	VCMPPS         $0x1d, Y6, Y4, Y6
+	VPSUBD         Y6, Y7, Y7
+	VBROADCASTF128 iq4Middles4<>+0(SB), Y6
+	VPERMILPS      Y7, Y6, Y6
+	VPADDD         Y7, Y7, Y7
+	VCMPPS         $0x1d, Y6, Y4, Y6
+	VPSUBD         Y6, Y7, Y7
+	VPERMPS        iq4Middles8<>+0(SB), Y7, Y6
+	VPADDD         Y7, Y7, Y7
+	VCMPPS         $0x1d, Y6, Y4, Y4
+	VPSUBD         Y4, Y7, Y7
+	VPERMPS        iq4Values<>+0(SB), Y7, Y4
+	VPERMPS        iq4Values<>+32(SB), Y7, Y6
+	VBLENDVPS      Y5, Y6, Y4, Y4
+	VMULPS         (DX)(SI*1), Y4, Y5
+	VMULPS         Y3, Y5, Y3
+	VADDPS         Y3, Y1, Y1
+	VMULPS         Y4, Y5, Y3
+	VADDPS         Y3, Y2, Y2
+	ADDQ           $0x40, SI
+	CMPQ           SI, BX
+	JL             first
+	VXORPS         Y0, Y0, Y0
+	VCMPPS         $0x1e, Y0, Y2, Y0
+	VDIVPS         Y2, Y1, Y2
+	VPAND          Y2, Y0, Y0
+	VMULPS         Y1, Y0, Y1
+	VBROADCASTSS   constc3060000<>+0(SB), Y2
+	MOVL           $0x0000000f, SI
+
+candidate:
+	VDIVPS 32(SP), Y2, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   $0x00000000, DI
+
+sums:
+	VMOVUPS        (CX)(DI*1), Y6
+	VMULPS         Y6, Y3, Y7
+	VBROADCASTSS   constc0900000<>+0(SB), Y8
+	VCMPPS         $0x1d, Y8, Y7, Y8
+	VBROADCASTSS   constc2640000<>+0(SB), Y9
+	VBROADCASTSS   const42360000<>+0(SB), Y10
+	VBLENDVPS      Y8, Y10, Y9, Y9
+	VBROADCASTSS   const00000002<>+0(SB), Y10
+	VPAND          Y10, Y8, Y10
+	VCMPPS         $0x1d, Y9, Y7, Y9
+	VPSUBD         Y9, Y10, Y10
+	VBROADCASTF128 iq4Middles4<>+0(SB), Y9
+	VPERMILPS      Y10, Y9, Y9
+	VPADDD         Y10, Y10, Y10
+	VCMPPS         $0x1d, Y9, Y7, Y9
+	VPSUBD         Y9, Y10, Y10
+	VPERMPS        iq4Middles8<>+0(SB), Y10, Y9
+	VPADDD         Y10, Y10, Y10
+	VCMPPS         $0x1d, Y9, Y7, Y7
+	VPSUBD         Y7, Y10, Y10
+	VPERMPS        iq4Values<>+0(SB), Y10, Y7
+	VPERMPS        iq4Values<>+32(SB), Y10, Y9
+	VBLENDVPS      Y8, Y9, Y7, Y7
+	VMULPS         (DX)(DI*1), Y7, Y8
+	VMULPS         Y6, Y8, Y6
+	VADDPS         Y6, Y4, Y4
+	VMULPS         Y7, Y8, Y6
+	VADDPS         Y6, Y5, Y5
+	ADDQ           $0x40, DI
+	CMPQ           DI, BX
+	JL             sums
+	VXORPS         Y3, Y3, Y3
+	VCMPPS         $0x1e, Y3, Y5, Y3
+	VMULPS         Y4, Y4, Y6
+	VMULPS         Y5, Y1, Y7
+	VCMPPS         $0x1e, Y7, Y6, Y6
+	VPAND          Y6, Y3, Y3
+	VDIVPS         Y5, Y4, Y5
+	VBLENDVPS      Y3, Y5, Y0, Y0
+	VMULPS         Y4, Y0, Y4
+	VBLENDVPS      Y3, Y4, Y1, Y1
+	VBROADCASTSS   const3f800000<>+0(SB), Y3
+	VADDPS         Y3, Y2, Y2
+	DECL           SI
+	JNE            candidate
+	VMOVUPS        (SP), Y1
+	VXORPS         Y2, Y2, Y2
+	VBLENDVPS      Y1, Y2, Y0, Y0
+	MOVQ           scale+24(FP), CX
+	ADDQ           AX, CX
+	VMOVUPS        Y0, (CX)
+	ADDQ           $0x20, AX
+	CMPQ           AX, $0x40
+	JL             half
+	VZEROUPPER
+	RET
+
+DATA constc0900000<>+0(SB)/4, $0xc0900000
+GLOBL constc0900000<>(SB), RODATA|NOPTR, $4
+
+DATA constc2640000<>+0(SB)/4, $0xc2640000
+GLOBL constc2640000<>(SB), RODATA|NOPTR, $4
+
+DATA const42360000<>+0(SB)/4, $0x42360000
+GLOBL const42360000<>(SB), RODATA|NOPTR, $4
+
+DATA const00000002<>+0(SB)/4, $0x00000002
+GLOBL const00000002<>(SB), RODATA|NOPTR, $4
+
+DATA iq4Middles4<>+0(SB)/4, $(-93.5)
+DATA iq4Middles4<>+4(SB)/4, $(-28.5)
+DATA iq4Middles4<>+8(SB)/4, $(19.0)
+DATA iq4Middles4<>+12(SB)/4, $(79.0)
+GLOBL iq4Middles4<>(SB), RODATA|NOPTR, $16
+
+DATA iq4Middles8<>+0(SB)/4, $(-115.5)
+DATA iq4Middles8<>+4(SB)/4, $(-74.0)
+DATA iq4Middles8<>+8(SB)/4, $(-42.0)
+DATA iq4Middles8<>+12(SB)/4, $(-16.0)
+DATA iq4Middles8<>+16(SB)/4, $(7.0)
+DATA iq4Middles8<>+20(SB)/4, $(31.5)
+DATA iq4Middles8<>+24(SB)/4, $(61.0)
+DATA iq4Middles8<>+28(SB)/4, $(101.0)
+GLOBL iq4Middles8<>(SB), RODATA|NOPTR, $32
+
+DATA iq4Values<>+0(SB)/4, $(-127.0)
+DATA iq4Values<>+4(SB)/4, $(-104.0)
+DATA iq4Values<>+8(SB)/4, $(-83.0)
+DATA iq4Values<>+12(SB)/4, $(-65.0)
+DATA iq4Values<>+16(SB)/4, $(-49.0)
+DATA iq4Values<>+20(SB)/4, $(-35.0)
+DATA iq4Values<>+24(SB)/4, $(-22.0)
+DATA iq4Values<>+28(SB)/4, $(-10.0)
+DATA iq4Values<>+32(SB)/4, $(1.0)
+DATA iq4Values<>+36(SB)/4, $(13.0)
+DATA iq4Values<>+40(SB)/4, $(25.0)
+DATA iq4Values<>+44(SB)/4, $(38.0)
+DATA iq4Values<>+48(SB)/4, $(53.0)
+DATA iq4Values<>+52(SB)/4, $(69.0)
+DATA iq4Values<>+56(SB)/4, $(89.0)
+DATA iq4Values<>+60(SB)/4, $(113.0)
+GLOBL iq4Values<>(SB), RODATA|NOPTR, $64
+
+// func iq4CodesAVX2(codes *uint8, x *float32, n int, inverse *float32)
+// Requires: AVX, AVX2
+TEXT ·iq4CodesAVX2(SB), $0-32
+	XORQ AX, AX
+
+half:
+	MOVQ    codes+0(FP), CX
+	MOVQ    AX, DX
+	SHRQ    $0x02, DX
+	ADDQ    DX, CX
+	MOVQ    x+8(FP), DX
+	ADDQ    AX, DX
+	MOVQ    n+16(FP), BX
+	SHLQ    $0x06, BX
+	MOVQ    inverse+24(FP), SI
+	ADDQ    AX, SI
+	VMOVUPS (SI), Y0
+	MOVQ    $0x00000000, SI
+
+row:
+	VMULPS         (DX)(SI*1), Y0, Y1
+	VBROADCASTSS   constc0900000<>+0(SB), Y2
+	VCMPPS         $0x1d, Y2, Y1, Y2
+	VBROADCASTSS   constc2640000<>+0(SB), Y3
+	VBROADCASTSS   const42360000<>+0(SB), Y4
+	VBLENDVPS      Y2, Y4, Y3, Y3
+	VBROADCASTSS   const00000002<>+0(SB), Y4
+	VPAND          Y4, Y2, Y2
+	VCMPPS         $0x1d, Y3, Y1, Y3
+	VPSUBD         Y3, Y2, Y2
+	VBROADCASTF128 iq4Middles4<>+0(SB), Y3
+	VPERMILPS      Y2, Y3, Y3
+	VPADDD         Y2, Y2, Y2
+	VCMPPS         $0x1d, Y3, Y1, Y3
+	VPSUBD         Y3, Y2, Y2
+	VPERMPS        iq4Middles8<>+0(SB), Y2, Y3
+	VPADDD         Y2, Y2, Y2
+	VCMPPS         $0x1d, Y3, Y1, Y1
+	VPSUBD         Y1, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X1
+	VPACKUSDW      X1, X2, X1
+	VPACKUSWB      X1, X1, X1
+	VMOVQ          X1, (CX)
+	ADDQ           $0x10, CX
+	ADDQ           $0x40, SI
+	CMPQ           SI, BX
+	JL             row
+	ADDQ           $0x20, AX
+	CMPQ           AX, $0x40
+	JL             half
 	VZEROUPPER
 	RET

@@ -8,6 +8,10 @@ import (
 	"github.com/llmquant/quantize/formats/tensor"
 )
 
+// hugeImportance is where sums of weighted squares may leave float32. The reference then compares infinities and NaNs, which
+// only the portable code imitates.
+const hugeImportance = 1e20
+
 // encoder is the input of one EncodeRows call, checked, and what the encoders of all types share.
 type encoder struct {
 	*coder
@@ -21,27 +25,16 @@ type encoder struct {
 type columns struct {
 	im    []float32 // nil: none
 	first int
-	large bool // some exceed hugeImportance
-}
-
-func newColumns(im []float32) columns {
-	return columns{im: im, large: slices.ContainsFunc(im, func(v float32) bool { return v > hugeImportance })}
 }
 
 func (c columns) none() bool { return c.im == nil }
-
-// hugeImportance is where products of weights in the vector kernels could leave float32.
-const hugeImportance = 1e20
-
-// huge reports importance that only the portable code handles as the reference does.
-func (c columns) huge() bool { return c.large }
 
 // skip returns the importance from weight n on.
 func (c columns) skip(n int) columns {
 	if c.im == nil {
 		return c
 	}
-	return columns{c.im, (c.first + n) % len(c.im), c.large}
+	return columns{c.im, (c.first + n) % len(c.im)}
 }
 
 // of returns the importance of weights i … i+n-1, which lie in one row; nil when there is none.
@@ -89,7 +82,10 @@ func (t *Type) encodeWith(set *kernels, dst []byte, x []float32, rows, k int, im
 	if err != nil {
 		return err
 	}
-	t.encode(&encoder{coder: newCoder(set), dst: dst, x: x, cols: k, im: newColumns(im)})
+	if slices.ContainsFunc(im, func(v float32) bool { return v > hugeImportance }) {
+		set = nil
+	}
+	t.encode(&encoder{coder: newCoder(set), dst: dst, x: x, cols: k, im: columns{im: im}})
 	if i := t.check(dst, t.Bytes); i >= 0 {
 		perRow := k / t.Elems
 		return &OverflowError{Type: t.Name, Row: i / perRow, Block: i % perRow}
@@ -150,5 +146,14 @@ func (e *encoder) rows(f func(dst []byte, x []float32)) {
 func (e *encoder) blocks(elems, size int, f func(b []byte, x, im []float32)) {
 	for i, at := 0, 0; i < len(e.x); i, at = i+elems, at+size {
 		f(e.dst[at:at+size:at+size], e.x[i:i+elems:i+elems], e.im.of(i, elems))
+	}
+}
+
+// tiles calls f for every 16 blocks, the last time perhaps fewer.
+func (e *encoder) tiles(elems, size int, f func(dst []byte, x []float32, im columns)) {
+	for i := 0; i < len(e.x); i += elems * lanes {
+		n := min(elems*lanes, len(e.x)-i)
+		at := i / elems * size
+		f(e.dst[at:at+n/elems*size], e.x[i:i+n], e.im.skip(i))
 	}
 }

@@ -107,6 +107,10 @@ func weightsIQ4(w, x, im []float32) {
 
 // encodeIQ4NL rounds with the scale before it is rounded to fp16.
 func encodeIQ4NL(e *encoder) {
+	if e.coder.k != nil {
+		e.encodeIQ4NLPlanes()
+		return
+	}
 	var w [32]float32
 	var codes [32]uint8
 	e.blocks(32, sizeIQ4NL, func(b []byte, x, im []float32) {
@@ -116,6 +120,37 @@ func encodeIQ4NL(e *encoder) {
 		putF16(b, d)
 		packNibbles32(b[2:18], codes[:])
 	})
+}
+
+// encodeIQ4NLPlanes is encodeIQ4NL with vector kernels, a block per lane.
+func (e *encoder) encodeIQ4NLPlanes() {
+	var codes [32 * lanes]uint8
+	e.tiles(32, sizeIQ4NL, func(dst []byte, x []float32, im columns) {
+		pl := e.load(x, 32)
+		e.weightsIQ4(im, 32)
+		e.coder.k.iq4(&pl.x[0], &pl.w[0], 32, &pl.scale[0])
+		for l := range lanes {
+			pl.step[l] = inverse(pl.scale[l])
+		}
+		e.coder.k.iq4Codes(&pl.codes[0], &pl.x[0], 32, &pl.step[0])
+		e.store(codes[:], 32)
+		for l := range len(x) / 32 {
+			putF16(dst[l*sizeIQ4NL:], pl.scale[l])
+			packNibbles32(dst[l*sizeIQ4NL+2:], codes[32*l:])
+		}
+	})
+}
+
+// weightsIQ4 fills the w plane as weightsIQ4 does for one block of n weights.
+func (c *coder) weightsIQ4(im columns, n int) {
+	pl := c.pl
+	if im.none() {
+		c.k.square(&pl.w[0], &pl.x[0], n)
+		return
+	}
+	c.loadImportance(im, n)
+	c.meanSquares(n, 2)
+	c.k.weights(&pl.w[0], &pl.x[0], &pl.im[0], &pl.sigma[0], n)
 }
 
 func fitIQ4NL(_ *coder, p []Params, codes []uint8, x []float32, im columns) {
@@ -148,7 +183,12 @@ func paramsIQ4XS(p *Params, x, im []float32) (d float32) {
 	for j := range scales {
 		scales[j] = searchIQ4(x[32*j:32*j+32], w[32*j:32*j+32])
 	}
-	peak, _ := extreme(scales[:])
+	return scalesIQ4XS(p, scales[:])
+}
+
+// scalesIQ4XS rounds the scales of the sub-blocks to multiples of d.
+func scalesIQ4XS(p *Params, scales []float32) (d float32) {
+	peak, _ := extreme(scales)
 	d = -peak / 32
 	inv := inverse(d)
 	*p = Params{D: roundF16(d)}
@@ -169,12 +209,38 @@ func encodeIQ4XS(e *encoder) {
 	encodeScalar(e, &scalarIQ4XS, sizeIQ4XS)
 }
 
-func fitIQ4XS(_ *coder, p []Params, codes []uint8, x []float32, im columns) {
-	for b := range p {
-		block := x[superBlock*b : superBlock*(b+1)]
-		d := paramsIQ4XS(&p[b], block, im.of(superBlock*b, superBlock))
-		codesIQ4XS(codes[superBlock*b:superBlock*(b+1)], d, &p[b], block)
+func fitIQ4XS(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	eachBatch(p, codes, x, im, func(p []Params, codes []uint8, x []float32, im columns) {
+		if c.k != nil {
+			fitPlanesIQ4XS(c, p, codes, x, im)
+			return
+		}
+		for b := range p {
+			at, end := superBlock*b, superBlock*(b+1)
+			d := paramsIQ4XS(&p[b], x[at:end], im.of(at, superBlock))
+			codesIQ4XS(codes[at:end], d, &p[b], x[at:end])
+		}
+	})
+}
+
+// fitPlanesIQ4XS is the fit with vector kernels, a super-block per lane.
+func fitPlanesIQ4XS(c *coder, p []Params, codes []uint8, x []float32, im columns) {
+	pl := c.load(x, superBlock)
+	c.weightsIQ4(im, superBlock)
+	for j := range 8 {
+		c.k.iq4(subPlane(pl.x[:], j, 32), subPlane(pl.w[:], j, 32), 32, &pl.scale[j*lanes])
 	}
+	for b := range p {
+		scales := laneOf(pl.scale[:], b, 8)
+		d := scalesIQ4XS(&p[b], scales[:8])
+		for j := range 8 {
+			pl.step[j*lanes+b] = inverse(d * float32(p[b].Scale[j]))
+		}
+	}
+	for j := range 8 {
+		c.k.iq4Codes(&pl.codes[j*32*lanes], subPlane(pl.x[:], j, 32), 32, &pl.step[j*lanes])
+	}
+	c.store(codes, superBlock)
 }
 
 func packIQ4XS(b []byte, p *Params, codes []uint8) {

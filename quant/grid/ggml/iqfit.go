@@ -115,7 +115,7 @@ func (t *iqSpec) encode(e *encoder, size int, pack func(b []byte, q *iqBlock)) {
 		x := e.x[i:min(i+batch*superBlock, len(e.x))]
 		n := len(x) / superBlock
 		im := e.im.skip(i)
-		if e.coder.k != nil && !im.huge() {
+		if e.coder.k != nil {
 			t.encodePlanes(e.coder, q[:n], x, im)
 		} else {
 			for b := range n {

@@ -68,9 +68,9 @@ func (t *iqSpec) planeWeights(c *coder, im columns) {
 		c.importanceWeights(im, t.sigma)
 		return
 	}
-	c.k.squares(&pl.sigma[0], &pl.x[0], superBlock)
-	for l := range pl.sigma {
-		pl.sigma[l] = t.plain * (t.sigma * pl.sigma[l] / superBlock)
+	c.meanSquares(superBlock, t.sigma)
+	for l, s := range pl.sigma {
+		pl.sigma[l] = t.plain * s
 	}
 	c.k.squareAdd(&pl.w[0], &pl.x[0], &pl.sigma[0], superBlock)
 }
@@ -97,7 +97,7 @@ func (t *iqSpec) planeStart(c *coder, j int) {
 		wp.best[l] = 0
 		if wp.dead[l] {
 			wp.peak[l] = 1
-		} else if !(wp.amax[l]*largest < 4e6*wp.peak[l]) || wp.peak[l] < 1e-30 {
+		} else if !(wp.amax[l]*largest < exactRange*wp.peak[l]) || wp.peak[l] < 1e-30 {
 			wp.odd[l] = true
 			wp.peak[l] = max(1, wp.amax[l])
 		}
@@ -133,6 +133,9 @@ func (t *iqSpec) planeRefit(c *coder, grid *iqGridKernels, j int) {
 			offGrid = offGrid || wp.bestLevels[g*lanes+l] != wp.bestWords[g*lanes+l]
 		}
 		refit[l] = scale > 0 && !wp.dead[l] && !wp.odd[l] && (t.refit == refitAll || offGrid)
+		if refit[l] && !(wp.amax[l] < exactRange*scale) {
+			refit[l], wp.odd[l] = false, true
+		}
 		wp.peak[l] = 1
 		if refit[l] {
 			wp.peak[l] = scale

@@ -29,6 +29,8 @@ type kernels struct {
 	squareAdd      func(dst, x, add *float32, n int)
 	better         func(scale, best *float32, bestWords, bestLevels *uint32, a, b *float32, words, levels *uint32, groups int)
 	pairs, triples wordKernels
+	iq4            func(x, w *float32, n int, scale *float32)
+	iq4Codes       func(codes *uint8, x *float32, n int, inverse *float32)
 	pos            func(codes *uint8, x, w *float32, n int, levels int32, scale *float32)
 }
 

@@ -184,10 +184,7 @@ func (t *kmin) fitPlanes(c *coder, p []Params, codes []uint8, x []float32, im co
 func (c *coder) importanceWeights(im columns, sigma float32) {
 	pl := c.pl
 	c.loadImportance(im, superBlock)
-	c.k.squares(&pl.sigma[0], &pl.x[0], superBlock)
-	for l := range pl.sigma {
-		pl.sigma[l] = sigma * pl.sigma[l] / superBlock
-	}
+	c.meanSquares(superBlock, sigma)
 	c.k.weights(&pl.w[0], &pl.x[0], &pl.im[0], &pl.sigma[0], superBlock)
 }
 

@@ -56,6 +56,10 @@ func (t *legacy) encode(e *encoder) {
 		})
 		return
 	}
+	if e.coder.k != nil {
+		t.encodePlanes(e)
+		return
+	}
 	var w [legacyBlock]float32
 	spec := t.weighted()
 	e.rows(func(dst []byte, x []float32) {
@@ -66,6 +70,33 @@ func (t *legacy) encode(e *encoder) {
 			d, m := t.search(codes[:], block, w[:], spec)
 			at := i / legacyBlock * t.size
 			t.packBlock(dst[at:at+t.size], d, m, codes[:])
+		}
+	})
+}
+
+// encodePlanes is the weighted encoder with vector kernels, a block per lane.
+func (t *legacy) encodePlanes(e *encoder) {
+	var codes [legacyBlock * lanes]uint8
+	sigma2 := e.rowMeanSquares()
+	spec := t.weighted()
+	first := 0 // weights before this tile
+	e.tiles(legacyBlock, t.size, func(dst []byte, x []float32, im columns) {
+		pl := e.load(x, legacyBlock)
+		e.loadImportance(im, legacyBlock)
+		for l := range pl.sigma {
+			pl.sigma[l] = sigma2[min((first+l*legacyBlock)/e.cols, len(sigma2)-1)]
+		}
+		first += len(x)
+		e.coder.k.weights(&pl.w[0], &pl.x[0], &pl.im[0], &pl.sigma[0], legacyBlock)
+		if t.hasMin {
+			e.searchAsym(0, legacyBlock, spec)
+		} else {
+			e.searchSym(0, legacyBlock, t.levels)
+			pl.minimum = [16 * lanes]float32{}
+		}
+		e.store(codes[:], legacyBlock)
+		for l := range len(x) / legacyBlock {
+			t.packBlock(dst[l*t.size:(l+1)*t.size], pl.scale[l], -pl.minimum[l], codes[l*legacyBlock:(l+1)*legacyBlock])
 		}
 	})
 }

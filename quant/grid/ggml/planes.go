@@ -6,6 +6,9 @@ const (
 	batch = lanes
 )
 
+// exactRange is the magnitude up to which rn and vector rounding agree; a little less than 2^22.
+const exactRange = 4e6
+
 // coder is what an encoder of any type works with: the vector kernels and their memory.
 type coder struct {
 	k  *kernels // nil: portable code
@@ -65,6 +68,16 @@ func (c *coder) loadImportance(im columns, n int) {
 	}
 	c.k.transpose(&pl.im[0], &pl.stage[0], n, n)
 	pl.column, pl.width = im.first+1, len(im.im)
+}
+
+// meanSquares sets sigma to factor times the mean square of the n weights of each block; factor is a power of two.
+func (c *coder) meanSquares(n int, factor float32) {
+	pl := c.pl
+	pl.sigma = [lanes]float32{}
+	c.k.squares(&pl.sigma[0], &pl.x[0], n)
+	for l, s := range pl.sigma {
+		pl.sigma[l] = factor * s / float32(n)
+	}
 }
 
 // store takes the codes of `blocks` blocks of n weights out of the codes plane.
@@ -128,4 +141,30 @@ func laneOf(plane []float32, l, n int) (v [16]float32) {
 		v[j] = plane[j*lanes+l]
 	}
 	return v
+}
+
+// rowMeanSquares returns Σ x²/cols of every row, 16 rows at a time.
+func (e *encoder) rowMeanSquares() []float32 {
+	rows, pl := len(e.x)/e.cols, e.planes()
+	sums := make([]float32, (rows+lanes-1)/lanes*lanes)
+	for r := 0; r < rows; r += lanes {
+		n := min(lanes, rows-r)
+		for c := 0; c < e.cols; c += superBlock {
+			width := min(superBlock, e.cols-c) // a multiple of 32
+			x, stride := e.x[r*e.cols+c:], e.cols
+			if n < lanes {
+				clear(pl.stage[:])
+				for l := range n {
+					copy(pl.stage[l*width:(l+1)*width], x[l*stride:])
+				}
+				x, stride = pl.stage[:], width
+			}
+			e.coder.k.transpose(&pl.x[0], &x[0], stride, width)
+			e.coder.k.squares(&sums[r], &pl.x[0], width)
+		}
+	}
+	for i := range sums {
+		sums[i] /= float32(e.cols)
+	}
+	return sums
 }

@@ -28,7 +28,7 @@ var files = []struct {
 	fill []func(*gen)
 }{
 	{"asm_plane", []func(*gen){transpose, transposeBytes, squares, rowSum, square, weights, rootWeights, requant}},
-	{"asm_search", []func(*gen){asym, sym, sym3, pos}},
+	{"asm_search", []func(*gen){asym, sym, sym3, pos, iq4, iq4Codes}},
 	{"asm_iq", []func(*gen){signs, roots, rowMax, rowPeak, squareAdd, better, levels(pairs), levels(triples), wordFit(pairs), wordFit(triples),
 		nearest(pairs), nearest(triples)}},
 }

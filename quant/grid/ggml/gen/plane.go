@@ -124,15 +124,15 @@ func transposeBytes(g *gen) {
 
 // squares adds the squares of a plane's rows.
 func squares(g *gen) {
-	g.begin("squares", "func(sum, x *float32, n int)", "sets sum to Σ x² over the n rows of a plane.")
+	g.begin("squares", "func(sum, x *float32, n int)", "adds Σ x² over the n rows of a plane to sum.")
 	g.lanes(func() {
-		x, n := g.plane("x"), g.rows("n")
-		s := g.zero()
+		x, n, sum := g.plane("x"), g.rows("n"), g.plane("sum")
+		s := g.load(Mem{Base: sum})
 		g.each("row", 0, n, func(i reg.GPVirtual) {
 			v := g.load(at(x, i))
 			g.addTo(s, g.mul(v, v))
 		})
-		g.VMOVUPS(s, Mem{Base: g.plane("sum")})
+		g.VMOVUPS(s, Mem{Base: sum})
 	})
 	g.end()
 }
