@@ -70,13 +70,8 @@ func (t *Type) encodeWith(set *kernels, dst []byte, x []float32, rows, k int, im
 	if !ok1 || !ok2 || int64(len(x)) != weights || int64(len(dst)) != size {
 		return fmt.Errorf("ggml: %s: %d weights and %d bytes given for %d rows of %d", t.Name, len(x), len(dst), rows, k)
 	}
-	if i := firstNonFinite(x); i >= 0 {
-		return &NonFiniteError{What: "weight", Index: i, Value: x[i]}
-	}
-	if t.limit > 0 {
-		if i := slices.IndexFunc(x, func(v float32) bool { return abs32(v) > t.limit }); i >= 0 {
-			return &OverflowError{Type: t.Name, Row: i / k, Block: i % k / t.Elems}
-		}
+	if err := t.checkWeights(set, x, k); err != nil {
+		return err
 	}
 	im, err := t.importance(importance, k)
 	if err != nil {
@@ -118,6 +113,32 @@ func (t *Type) importance(im []float32, k int) ([]float32, error) {
 		return slices.Repeat([]float32{1}, k), nil
 	}
 	return im, nil
+}
+
+// checkWeights finds NaN, infinities and weights beyond what the type can represent.
+func (t *Type) checkWeights(set *kernels, x []float32, k int) error {
+	limit := float32(math.MaxFloat32)
+	if t.limit > 0 {
+		limit = t.limit
+	}
+	bits := math.Float32bits(limit)
+	clean := 0 // weights known to be within the limit
+	if n := len(x) / run; set != nil && n > 0 && set.block.largest(&x[0], n) <= bits {
+		clean = n * run
+	}
+	for i, v := range x[clean:] {
+		switch b := math.Float32bits(v) &^ (1 << 31); {
+		case b >= 0x7f800000:
+			return &NonFiniteError{What: "weight", Index: clean + i, Value: v}
+		case b > bits:
+			// A NaN further on is the worse news.
+			if j := firstNonFinite(x[clean+i:]); j >= 0 {
+				return &NonFiniteError{What: "weight", Index: clean + i + j, Value: x[clean+i+j]}
+			}
+			return &OverflowError{Type: t.Name, Row: (clean + i) / k, Block: (clean + i) % k / t.Elems}
+		}
+	}
+	return nil
 }
 
 // firstNonFinite returns the index of the first NaN or infinity, -1 when there is none.

@@ -16,13 +16,23 @@ func decodeF32(dst []float32, src []byte) {
 }
 
 func decodeF16(dst []float32, src []byte) {
-	for i := range dst {
+	done := 0
+	if k := active(); k != nil && len(dst) >= run {
+		done = len(dst) / run * run
+		k.block.fromF16(&dst[0], &src[0], done/run)
+	}
+	for i := done; i < len(dst); i++ {
 		dst[i] = tensor.F16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 
 func decodeBF16(dst []float32, src []byte) {
-	for i := range dst {
+	done := 0
+	if k := active(); k != nil && len(dst) >= run {
+		done = len(dst) / run * run
+		k.block.fromBF16(&dst[0], &src[0], done/run)
+	}
+	for i := done; i < len(dst); i++ {
 		dst[i] = tensor.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
@@ -64,13 +74,23 @@ func encodeF32(e *encoder) {
 }
 
 func encodeF16(e *encoder) {
-	for i, v := range e.x {
-		binary.LittleEndian.PutUint16(e.dst[2*i:], tensor.F32ToF16(v))
+	done := 0
+	if e.coder.k != nil && len(e.x) >= run {
+		done = len(e.x) / run * run
+		e.coder.k.block.toF16(&e.dst[0], &e.x[0], done/run)
+	}
+	for i := done; i < len(e.x); i++ {
+		binary.LittleEndian.PutUint16(e.dst[2*i:], tensor.F32ToF16(e.x[i]))
 	}
 }
 
 func encodeBF16(e *encoder) {
-	for i, v := range e.x {
-		binary.LittleEndian.PutUint16(e.dst[2*i:], tensor.F32ToBF16(v))
+	done := 0
+	if e.coder.k != nil && len(e.x) >= run {
+		done = len(e.x) / run * run
+		e.coder.k.block.toBF16(&e.dst[0], &e.x[0], done/run)
+	}
+	for i := done; i < len(e.x); i++ {
+		binary.LittleEndian.PutUint16(e.dst[2*i:], tensor.F32ToBF16(e.x[i]))
 	}
 }

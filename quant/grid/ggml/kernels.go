@@ -29,10 +29,25 @@ type kernels struct {
 	squareAdd      func(dst, x, add *float32, n int)
 	better         func(scale, best *float32, bestWords, bestLevels *uint32, a, b *float32, words, levels *uint32, groups int)
 	pairs, triples wordKernels
+	block          blockKernels
 	iq4            func(x, w *float32, n int, scale *float32)
 	iq4Codes       func(codes *uint8, x *float32, n int, inverse *float32)
 	pos            func(codes *uint8, x, w *float32, n int, levels int32, scale *float32)
 }
+
+// blockKernels work inside a block, in row order.
+type blockKernels struct {
+	q80, q40, q50, q41, q51 func(dst *byte, x *float32, blocks int)
+	peaks                   func(peak, x *float32, runs int)
+	e2m1                    func(codes *byte, x, scale *float32, runs int)
+	digits                  func(codes *byte, x *float32, runs int, inverse float32)
+	largest                 func(x *float32, runs int) (bits uint32)
+	fromF16, fromBF16       func(dst *float32, src *byte, runs int)
+	toF16, toBF16           func(dst *byte, src *float32, runs int)
+}
+
+// run is how many numbers the kernels in row order take at a time.
+const run = 16
 
 // wordKernels depend on how a codeword packs its levels: eight of two bits or four of three.
 type wordKernels struct {

@@ -10,6 +10,11 @@ var kernelSets = map[string]*kernels{
 		signs: signsAVX512, roots: rootsAVX512, rowMax: rowMaxAVX512, rowPeak: rowPeakAVX512, squareAdd: squareAddAVX512, better: betterAVX512,
 		pairs:   wordKernels{levels2AVX512, nearest2AVX2, wordFit2AVX512},
 		triples: wordKernels{levels3AVX512, nearest3AVX2, wordFit3AVX512},
+		block: blockKernels{
+			q80: blockQ80AVX512, q40: blockQ40AVX512, q50: blockQ50AVX512, q41: blockQ41AVX512, q51: blockQ51AVX512, peaks: blockPeaksAVX512,
+			e2m1: blockE2M1AVX512, digits: blockDigitsAVX512, largest: largestAVX512,
+			fromF16: fromF16AVX512, fromBF16: fromBF16AVX512, toF16: toF16AVX512, toBF16: toBF16AVX512,
+		},
 	},
 	"avx2": {
 		transpose: transposeAVX2, transposeBytes: transposeBytesAVX2, squares: squaresAVX2, rowSum: rowSumAVX2, square: squareAVX2, weights: weightsAVX2,
@@ -17,5 +22,10 @@ var kernelSets = map[string]*kernels{
 		signs: signsAVX2, roots: rootsAVX2, rowMax: rowMaxAVX2, rowPeak: rowPeakAVX2, squareAdd: squareAddAVX2, better: betterAVX2,
 		pairs:   wordKernels{levels2AVX2, nearest2AVX2, wordFit2AVX2},
 		triples: wordKernels{levels3AVX2, nearest3AVX2, wordFit3AVX2},
+		block: blockKernels{
+			q80: blockQ80AVX2, q40: blockQ40AVX2, q50: blockQ50AVX2, q41: blockQ41AVX2, q51: blockQ51AVX2, peaks: blockPeaksAVX2,
+			e2m1: blockE2M1AVX2, digits: blockDigitsAVX2, largest: largestAVX2,
+			fromF16: fromF16AVX2, fromBF16: fromBF16AVX2, toF16: toF16AVX2, toBF16: toBF16AVX2,
+		},
 	},
 }

@@ -16,15 +16,20 @@ type legacy struct {
 	size    int   // bytes per block
 	levels  int32 // symmetric types: codes −levels … levels−1; others: 0 … levels
 	hasMin  bool
-	fifth   int // offset of qh, 0 when there is none
-	nibbles int // offset of qs
+	fifth   int                                                    // offset of qh, 0 when there is none
+	nibbles int                                                    // offset of qs
+	kernel  func(*kernels) func(dst *byte, x *float32, blocks int) // encodes without importance
 }
 
 var (
-	legacyQ40 = legacy{size: 18, levels: 8, nibbles: 2}
-	legacyQ41 = legacy{size: 20, levels: 15, hasMin: true, nibbles: 4}
-	legacyQ50 = legacy{size: 22, levels: 16, fifth: 2, nibbles: 6}
-	legacyQ51 = legacy{size: 24, levels: 31, hasMin: true, fifth: 4, nibbles: 8}
+	legacyQ40 = legacy{size: 18, levels: 8, nibbles: 2,
+		kernel: func(k *kernels) func(*byte, *float32, int) { return k.block.q40 }}
+	legacyQ41 = legacy{size: 20, levels: 15, hasMin: true, nibbles: 4,
+		kernel: func(k *kernels) func(*byte, *float32, int) { return k.block.q41 }}
+	legacyQ50 = legacy{size: 22, levels: 16, fifth: 2, nibbles: 6,
+		kernel: func(k *kernels) func(*byte, *float32, int) { return k.block.q50 }}
+	legacyQ51 = legacy{size: 24, levels: 31, hasMin: true, fifth: 4, nibbles: 8,
+		kernel: func(k *kernels) func(*byte, *float32, int) { return k.block.q51 }}
 
 	scalarQ40 = legacyQ40.scalar("Q4_0")
 	scalarQ41 = legacyQ41.scalar("Q4_1")
@@ -50,6 +55,10 @@ func (t *legacy) weighted() *asymSpec {
 func (t *legacy) encode(e *encoder) {
 	var codes [legacyBlock]uint8
 	if e.im.none() {
+		if e.coder.k != nil && len(e.x) > 0 {
+			t.kernel(e.coder.k)(&e.dst[0], &e.x[0], len(e.x)/legacyBlock)
+			return
+		}
 		e.blocks(legacyBlock, t.size, func(b []byte, x, _ []float32) {
 			d, m := t.plain(codes[:], x)
 			t.packBlock(b, d, m, codes[:])

@@ -21,14 +21,20 @@ var (
 		roundD: func(d float32) float32 { return halfE8M0(nearestE8M0(d)) },
 		fit:    fitMXFP4, pack: packMXFP4, unpack: unpackMXFP4,
 		codes: func(codes []uint8, p *Params, x []float32) { codesE2M1(codes, x, p.D) },
-		sub:   func(_ []uint8, x, _ []float32) (float32, float32) { return halfE8M0(exponentMXFP4(x)), 0 },
+		sub: func(_ []uint8, x, _ []float32) (float32, float32) {
+			_, amax := extreme(x)
+			return halfE8M0(exponentMXFP4(amax)), 0
+		},
 	}
 	scalarNVFP4 = Scalar{
 		Type: "NVFP4", Span: 64, Sub: 16, Levels: levelsE2M1[:], ScaleMin: 0, ScaleMax: 0x7e, MinMax: 1,
 		roundD: func(float32) float32 { return 1 }, subScale: func(b int16) float32 { return halfUE4M3(uint8(b)) },
 		fit: fitNVFP4, pack: packNVFP4, unpack: unpackNVFP4,
 		codes: codesNVFP4,
-		sub:   func(_ []uint8, x, _ []float32) (float32, float32) { return halfUE4M3(scaleNVFP4(x)), 0 },
+		sub: func(_ []uint8, x, _ []float32) (float32, float32) {
+			_, amax := extreme(x)
+			return halfUE4M3(roundUE4M3(amax / 6)), 0
+		},
 	}
 )
 
@@ -37,15 +43,42 @@ func decodeMXFP4(dst []float32, src []byte) { decodeScalar(&scalarMXFP4, 17, dst
 func encodeNVFP4(e *encoder)                { encodeSmall(e, &scalarNVFP4, 36) }
 func decodeNVFP4(dst []float32, src []byte) { decodeScalar(&scalarNVFP4, 36, dst, src) }
 
-// encodeSmall encodes block by block.
+// encodeSmall encodes a few blocks at a time.
 func encodeSmall(e *encoder, s *Scalar, size int) {
-	var p [1]Params
-	var codes [superBlock]uint8
-	c := codes[:s.Span]
-	e.blocks(s.Span, size, func(b []byte, x, im []float32) {
-		s.fit(e.coder, p[:], c, x, columns{im: im})
-		s.pack(b, &p[0], c)
-	})
+	const some = 1024 // weights, a multiple of any block
+	var p [some / 32]Params
+	var codes [some]uint8
+	for i := 0; i < len(e.x); i += some {
+		x := e.x[i:min(i+some, len(e.x))]
+		n := len(x) / s.Span
+		s.fit(e.coder, p[:n], codes[:len(x)], x, e.im.skip(i))
+		for b := range n {
+			at := (i/s.Span + b) * size
+			s.pack(e.dst[at:at+size], &p[b], codes[b*s.Span:(b+1)*s.Span])
+		}
+	}
+}
+
+// peaks returns the largest magnitude of every 16 weights.
+func (c *coder) peaks(peak, x []float32) {
+	if c.k != nil && len(x) > 0 {
+		c.k.block.peaks(&peak[0], &x[0], len(x)/run)
+		return
+	}
+	for i := range len(x) / run {
+		_, peak[i] = extreme(x[run*i : run*i+run])
+	}
+}
+
+// codesE2M1 rounds every 16 weights with a scale of their own.
+func (c *coder) codesE2M1(codes []uint8, x, scale []float32) {
+	if c.k != nil && len(x) > 0 {
+		c.k.block.e2m1(&codes[0], &x[0], &scale[0], len(x)/run)
+		return
+	}
+	for i := range len(x) / run {
+		codesE2M1(codes[run*i:run*i+run], x[run*i:run*i+run], scale[i])
+	}
 }
 
 // halfE8M0 is 2^(e-128).
@@ -70,13 +103,15 @@ func nearestE8M0(d float32) uint8 {
 
 // exponentMXFP4 puts the largest magnitude between 4 and 8 of the 6 that E2M1 reaches: floor(log2 amax) - 2. A few
 // ulp below a power of two the reference's float32 logarithm rounds up to it; so does ours.
-func exponentMXFP4(x []float32) uint8 {
-	_, amax := extreme(x)
+func exponentMXFP4(amax float32) uint8 {
 	if amax == 0 {
 		return 0
 	}
-	log := math.Floor(float64(float32(math.Log2(float64(amax)))))
-	return uint8(min(max(int(log)-2+127, 0), 254))
+	log := math.Ilogb(float64(amax))
+	if math.Float32bits(amax)&0x7fff00 == 0x7fff00 { // perhaps near enough to the next power
+		log = int(math.Floor(float64(float32(math.Log2(float64(amax))))))
+	}
+	return uint8(min(max(log-2+127, 0), 254))
 }
 
 // codesE2M1 picks the nearest value of scale d, the smaller magnitude of two equally near, never negative zero.
@@ -104,13 +139,16 @@ func codesE2M1(codes []uint8, x []float32, d float32) {
 	}
 }
 
-func fitMXFP4(_ *coder, p []Params, codes []uint8, x []float32, _ columns) {
+func fitMXFP4(c *coder, p []Params, codes []uint8, x []float32, _ columns) {
+	peak := make([]float32, len(x)/run)
+	c.peaks(peak, x)
 	for b := range p {
-		block := x[32*b : 32*b+32]
-		p[b] = Params{D: halfE8M0(exponentMXFP4(block))}
+		d := halfE8M0(exponentMXFP4(max(peak[2*b], peak[2*b+1])))
+		p[b] = Params{D: d}
 		p[b].Scale[0] = 1
-		codesE2M1(codes[32*b:32*b+32], block, p[b].D)
+		peak[2*b], peak[2*b+1] = d, d
 	}
+	c.codesE2M1(codes, x, peak)
 }
 
 func packMXFP4(b []byte, p *Params, codes []uint8) {
@@ -162,26 +200,24 @@ func roundUE4M3(v float32) uint8 {
 	return uint8(exp<<3 | man)
 }
 
-func scaleNVFP4(x []float32) uint8 {
-	_, amax := extreme(x)
-	return roundUE4M3(amax / 6)
-}
-
 func codesNVFP4(codes []uint8, p *Params, x []float32) {
 	for s := range 4 {
 		codesE2M1(codes[16*s:16*s+16], x[16*s:16*s+16], halfUE4M3(uint8(p.Scale[s])))
 	}
 }
 
-func fitNVFP4(_ *coder, p []Params, codes []uint8, x []float32, _ columns) {
+func fitNVFP4(c *coder, p []Params, codes []uint8, x []float32, _ columns) {
+	scale := make([]float32, len(x)/run)
+	c.peaks(scale, x)
 	for b := range p {
-		block := x[64*b : 64*b+64]
 		p[b] = Params{D: 1}
 		for s := range 4 {
-			p[b].Scale[s] = int16(scaleNVFP4(block[16*s : 16*s+16]))
+			byteScale := roundUE4M3(scale[4*b+s] / 6)
+			p[b].Scale[s] = int16(byteScale)
+			scale[4*b+s] = halfUE4M3(byteScale)
 		}
-		codesNVFP4(codes[64*b:64*b+64], &p[b], block)
 	}
+	c.codesE2M1(codes, x, scale)
 }
 
 func packNVFP4(b []byte, p *Params, codes []uint8) {

@@ -20,6 +20,10 @@ var scalarQ80 = Scalar{
 }
 
 func encodeQ80(e *encoder) {
+	if e.coder.k != nil && len(e.x) > 0 {
+		e.coder.k.block.q80(&e.dst[0], &e.x[0], len(e.x)/32)
+		return
+	}
 	e.blocks(32, sizeQ80, func(b []byte, x, _ []float32) {
 		_, amax := extreme(x)
 		d := amax / 127

@@ -1,5 +1,10 @@
 package ggml
 
+import (
+	"math"
+	"slices"
+)
+
 // Types of one and two bits with a single scale.
 //
 //	Q1_0  (18, 128 weights)  d · qs[16]          bit i set: +d, clear: -d
@@ -37,15 +42,17 @@ func decodeQ10(dst []float32, src []byte) {
 }
 
 func encodeQ20(e *encoder) {
+	var codes [64]uint8
 	e.blocks(64, 18, func(b []byte, x, _ []float32) {
-		_, d := extreme(x)
-		inv := inverse(d)
+		d := e.digits(codes[:], x)
+		if d > 0 && math.IsInf(float64(1/d), 0) { // no finite inverse: the reference ends at its lowest code
+			clear(codes[:])
+		}
 		putF16(b, d)
 		q := b[2:18]
-		clear(q)
-		for i, v := range x {
-			c := min(max(roundAway(float32(v*inv))+1, 0), 3)
-			q[i/4] |= uint8(c) << (2 * (i % 4))
+		for i := range q {
+			c := codes[4*i : 4*i+4]
+			q[i] = c[0]&3 | c[1]&3<<2 | c[2]&3<<4 | c[3]<<6
 		}
 	})
 }
@@ -60,7 +67,15 @@ func decodeQ20(dst []float32, src []byte) {
 }
 
 // digits rounds a block to -1, 0, 1 times its largest magnitude, plus one; the scale is returned.
-func digits(q []uint8, x []float32) (d float32) {
+func (c *coder) digits(q []uint8, x []float32) (d float32) {
+	if c.k != nil {
+		var peak [superBlock / run]float32
+		n := len(x) / run
+		c.k.block.peaks(&peak[0], &x[0], n)
+		d = slices.Max(peak[:n])
+		c.k.block.digits(&q[0], &x[0], n, inverse(d))
+		return d
+	}
 	_, d = extreme(x)
 	inv := inverse(d)
 	for i, v := range x {
@@ -72,7 +87,7 @@ func digits(q []uint8, x []float32) (d float32) {
 func encodeTQ20(e *encoder) {
 	var q [superBlock]uint8
 	e.blocks(superBlock, 66, func(b []byte, x, _ []float32) {
-		putF16(b[64:], digits(q[:], x))
+		putF16(b[64:], e.digits(q[:], x))
 		packTwoBits(b[:64], q[:])
 	})
 }
@@ -102,7 +117,7 @@ var runsTQ10 = [...]struct{ at, bytes, first, digits int }{
 func encodeTQ10(e *encoder) {
 	var q [superBlock]uint8
 	e.blocks(superBlock, 54, func(b []byte, x, _ []float32) {
-		putF16(b[52:], digits(q[:], x))
+		putF16(b[52:], e.digits(q[:], x))
 		for _, r := range runsTQ10 {
 			for m := range r.bytes {
 				var t int

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -163,7 +162,7 @@ func (g *gen) oddTable(kind levelKind) Mem {
 	m, ok := g.constants[name]
 	if !ok {
 		m = g.StaticGlobal(name)
-		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		g.DataAttributes(rodata)
 		for i := range 16 {
 			g.AddDatum(4*i, F32(float32(2*(i%(1<<kind.bits))+1)))
 		}

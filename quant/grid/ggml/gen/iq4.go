@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -18,7 +17,7 @@ func (g *gen) table(name string, values []float32) Mem {
 		return m
 	}
 	m := g.StaticGlobal(name)
-	g.DataAttributes(attr.RODATA | attr.NOPTR)
+	g.DataAttributes(rodata)
 	for i, v := range values {
 		g.AddDatum(4*i, F32(v))
 	}

@@ -19,6 +19,9 @@ type gen struct {
 	half      reg.GPVirtual // byte offset of the lanes in work within a row of a plane
 }
 
+// rodata marks constants.
+const rodata = attr.RODATA | attr.NOPTR
+
 // rowBytes is the size of a row of a plane: 16 float32.
 const rowBytes = 64
 
@@ -131,7 +134,7 @@ func (g *gen) int(v uint32) reg.VecVirtual {
 	m, ok := g.constants[name]
 	if !ok {
 		m = g.StaticGlobal(name)
-		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		g.DataAttributes(rodata)
 		g.AddDatum(0, U32(v))
 		g.constants[name] = m
 	}
