@@ -13,7 +13,7 @@ check-go:
 	@$(GO) version >/dev/null 2>&1 || { echo "quantize needs Go 1.26 or later: https://go.dev/dl"; exit 1; }
 
 build: check-go
-	$(GO) build -trimpath -o $(BIN) ./cmd/quantize
+	$(GO) build -o $(BIN) ./cmd/quantize
 
 # The main job on a real (small) model: AWQ int4 from a parquet of text, sizes, quality, a continuation.
 demo: build

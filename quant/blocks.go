@@ -1,0 +1,263 @@
+package quant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/llmquant/quantize/calib/forward"
+	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
+)
+
+// unitState is what the journal keeps of a finished unit, so that a resumed run reports the same.
+type unitState struct {
+	Rows   []TensorReport `json:"rows"`
+	Events []Event        `json:"events,omitempty"`
+}
+
+func layerUnit(i int) string  { return fmt.Sprintf("layer %d", i) }
+func hiddenBlob(i int) string { return fmt.Sprintf("hidden-%d", i) }
+
+// blocks takes every decoder block through the recipe, in order.
+func (j *job) blocks(ctx context.Context) error {
+	layers := len(j.plan.Model.Blocks)
+	first := 0
+	for first < layers && j.out.Done(layerUnit(first)) {
+		first++
+	}
+	s := &stream{job: j}
+	if j.recipe.Needs() != 0 && first < layers {
+		if err := s.begin(ctx, first); err != nil {
+			return err
+		}
+	}
+	for i := first; i < layers; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		j.progress(fmt.Sprintf("layer %d of %d", i+1, layers), float64(i)/float64(layers))
+		if err := j.block(ctx, s, i); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// block processes one layer: statistics, transforms, rounding, writing, journal.
+func (j *job) block(ctx context.Context, s *stream, i int) error {
+	l, err := j.load(i)
+	if err != nil {
+		return err
+	}
+	var rows []TensorReport
+	round := func(lin *arch.Linear) error {
+		row, err := j.round(ctx, l, lin)
+		rows = append(rows, row)
+		return err
+	}
+	needs := j.recipe.Needs()
+	switch {
+	case needs == 0:
+		err = j.plainBlock(ctx, l, round)
+	case needs.Has(NeedSequential):
+		err = s.sequential(ctx, l, round)
+	default:
+		err = s.parallel(ctx, l, round)
+	}
+	if err != nil {
+		return err
+	}
+	kept, err := j.writeKept(ctx, l)
+	if err != nil {
+		return err
+	}
+	if needs != 0 && i+1 < len(j.plan.Model.Blocks) {
+		if err := s.save(i + 1); err != nil {
+			return err
+		}
+	}
+	if err := j.finish(layerUnit(i), l.Index, append(rows, kept...)); err != nil {
+		return err
+	}
+	if needs != 0 {
+		s.forget(i)
+	}
+	return nil
+}
+
+// load reads a block and reports non-finite weights that were replaced.
+func (j *job) load(i int) (*Layer, error) {
+	o := forward.LoadOptions{Pool: j.pool}
+	if j.opts.NaNZero {
+		o.NonFinite = forward.NonFiniteZero
+	}
+	b, err := forward.Load(j.src, j.plan.Model, i, o)
+	if err != nil {
+		return nil, safeio.WithPath(err, j.src.Meta().Path)
+	}
+	l := &Layer{Index: i, Model: j.plan.Model, Arch: b.Arch, Block: b, plan: j.plan.lookup(), stats: map[inputKey]*Stats{},
+		pool: j.pool, changed: map[string]bool{}, normBefore: map[string][]float32{}}
+	for _, f := range b.Findings {
+		j.event(Event{Kind: EventFinding, Layer: i, Tensor: f.Tensor, Count: f.Count, Message: f.String() + ", replaced by 0"})
+		l.changed[f.Tensor] = true
+	}
+	return l, nil
+}
+
+// plainBlock rounds a block without statistics.
+func (j *job) plainBlock(ctx context.Context, l *Layer, round func(*arch.Linear) error) error {
+	for _, t := range j.recipe.Transforms {
+		if err := t.Apply(ctx, l); err != nil {
+			return err
+		}
+	}
+	return eachQuantized(l, l.Arch.Linears(), round)
+}
+
+// eachQuantized calls round for those linears that are to be quantized.
+func eachQuantized(l *Layer, linears []*arch.Linear, round func(*arch.Linear) error) error {
+	for _, lin := range linears {
+		if _, ok := l.Scheme(lin); ok {
+			if err := round(lin); err != nil {
+				return fmt.Errorf("%s: %w", lin.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// writeKept writes the tensors of the block that stay dense: copied bit for bit, or from the block where a transform
+// changed them.
+func (j *job) writeKept(ctx context.Context, l *Layer) ([]TensorReport, error) {
+	var rows []TensorReport
+	for i := range j.plan.Tensors {
+		t := &j.plan.Tensors[i]
+		if t.Layer != l.Index || t.Quantize {
+			continue
+		}
+		var err error
+		if l.changed[t.Info.Name] {
+			err = j.writeFloats(t, l.values(t.Info.Name))
+		} else {
+			err = j.copyTensor(ctx, t)
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, t.report())
+	}
+	return rows, nil
+}
+
+// values returns the current values of a norm, bias or linear of the block.
+func (l *Layer) values(name string) []float32 {
+	switch name {
+	case l.Arch.QNorm:
+		return l.Block.QNorm
+	case l.Arch.KNorm:
+		return l.Block.KNorm
+	}
+	if n := l.norm(name); n != nil {
+		return n
+	}
+	linears := l.Arch.Linears()
+	if l.Arch.MoE != nil {
+		linears = append(linears, &l.Arch.MoE.Router)
+	}
+	for _, lin := range linears {
+		switch name {
+		case lin.Weight():
+			return l.Weights(lin)
+		case lin.Name + ".bias":
+			return l.Block.Linear(lin).Bias
+		}
+	}
+	return nil
+}
+
+// writeFloats rounds values to the stored type and writes the tensor.
+func (j *job) writeFloats(t *PlannedTensor, values []float32) error {
+	out := t.Stored[0]
+	n, _ := out.Bytes()
+	buf := make([]byte, n)
+	if err := tensor.FromFloat32(buf, out.DType, values); err != nil {
+		return err
+	}
+	return j.out.Write(out.Name, 0, buf)
+}
+
+// copyChunk is how much of a tensor is copied at a time.
+const copyChunk = 8 << 20
+
+// copyTensor copies a tensor bit for bit, or converts it to the planned element type.
+func (j *job) copyTensor(ctx context.Context, t *PlannedTensor) error {
+	from, to := t.Info.DType, t.Stored[0].DType
+	total, _ := t.Info.Bytes()
+	step := int64(copyChunk) / from.Size() * from.Size()
+	for off := int64(0); off < total; off += step {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		buf := make([]byte, min(step, total-off))
+		if err := j.src.ReadTensor(t.Info.Name, buf, off); err != nil {
+			return err
+		}
+		at := off
+		if from != to {
+			values := make([]float32, int64(len(buf))/from.Size())
+			if err := tensor.ToFloat32(values, from, buf); err != nil {
+				return err
+			}
+			buf, at = make([]byte, int64(len(values))*to.Size()), off/from.Size()*to.Size()
+			if err := tensor.FromFloat32(buf, to, values); err != nil {
+				return err
+			}
+		}
+		if err := j.out.Write(t.Stored[0].Name, at, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report is the row of a tensor that is kept.
+func (p *PlannedTensor) report() TensorReport {
+	row := TensorReport{Name: p.Info.Name, Role: string(p.Role), Shape: p.Info.Shape, Grid: p.Grid(), Bytes: p.Bytes(), Fallback: p.Reason}
+	if n, _ := p.Info.Elements(); n > 0 {
+		row.BitsPerWeight = 8 * float64(row.Bytes) / float64(n)
+	}
+	return row
+}
+
+// finish makes the unit durable: data first, then its journal line.
+func (j *job) finish(unit string, layer int, rows []TensorReport) error {
+	events := j.takeUnit()
+	if err := j.strict(events); err != nil {
+		return err
+	}
+	state, err := json.Marshal(unitState{Rows: rows, Events: events})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range j.plan.Tensors {
+		if t := &j.plan.Tensors[i]; t.Layer == layer {
+			for _, s := range t.Stored {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	j.keepRows(rows)
+	return j.out.Finish(unit, names, state)
+}
+
+func (j *job) keepRows(rows []TensorReport) {
+	if j.rows == nil {
+		j.rows = map[string]TensorReport{}
+	}
+	for _, r := range rows {
+		j.rows[r.Name] = r
+	}
+}

@@ -1,0 +1,322 @@
+package quant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/llmquant/quantize/formats"
+	"github.com/llmquant/quantize/formats/gguf"
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
+	"github.com/llmquant/quantize/quant/grid/ggml"
+)
+
+// RunGGUF writes src as a GGUF file of the recipe's types, tensor by tensor and a few rows at a time, straight from the
+// checkpoint. The bytes are those of llama-quantize for the same types and importance.
+func RunGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Options) (*Report, error) {
+	start := time.Now()
+	p, err := PlanGGUF(ctx, src, r, o)
+	if err != nil {
+		return nil, err
+	}
+	g := &ggufJob{job: &job{src: src, opts: &o, pool: newPool(o.Threads), start: start}, plan: p, recipe: &r}
+	for _, e := range p.Notes {
+		g.event(e)
+	}
+	if err := g.open(ctx); err != nil {
+		return nil, err
+	}
+	defer g.out.Close()
+	if err := g.resumed(); err != nil {
+		return nil, err
+	}
+	if err := g.tensors(ctx); err != nil {
+		return nil, err
+	}
+	return g.publish(ctx)
+}
+
+// ggufJob is one GGUF run in progress.
+type ggufJob struct {
+	*job
+	plan   *GGUFPlan
+	recipe *GGUFRecipe
+}
+
+func (g *ggufJob) open(ctx context.Context) error {
+	g.event(Event{Kind: EventStage, Layer: -1, Stage: "inputs", Message: "reading and hashing the model"})
+	var err error
+	if g.inputs, err = hashFiles(ctx, g.src.Meta().Files); err != nil {
+		return err
+	}
+	describe := map[string]string{
+		"version": g.opts.Version,
+		"recipe":  jsonText(g.recipeInfo()),
+		"config":  hashOf(g.src.Meta().Config),
+		"layout":  hashOf(g.plan.Out.Files[0].Header),
+	}
+	if m := g.recipe.Imatrix; m != nil {
+		describe["importance"] = hashOf([]byte(jsonText(m)))
+	}
+	for _, f := range g.inputs {
+		describe["input "+f.Name] = f.SHA256
+	}
+	out := filepath.Join(filepath.Dir(g.opts.Out), g.plan.Out.Files[0].Name)
+	g.out, err = formats.OpenJob(ctx, formats.JobOptions{Out: out, Key: jobKey(describe), Describe: describe, Plan: g.plan.Out,
+		Force: g.opts.Force, SingleFile: true, Inputs: inputPaths(g.src)})
+	return err
+}
+
+func (g *ggufJob) recipeInfo() RecipeInfo {
+	return RecipeInfo{Method: "kquant", Format: "gguf", Rounder: g.recipe.Mixture.File.Name,
+		Settings: map[string]any{"pure": g.recipe.Mixture.Pure, "imatrix": g.recipe.Imatrix != nil, "copy": g.recipe.Mixture.Copy}}
+}
+
+// unitBytes is how much output is made durable together: a killed run repeats no more.
+const unitBytes = 256 << 20
+
+// tensors fills every tensor in file order.
+func (g *ggufJob) tensors(ctx context.Context) error {
+	ts := g.plan.Header.Tensors
+	var done int64
+	for first := 0; first < len(ts); {
+		last, size := first, int64(0)
+		for last < len(ts) && (last == first || size+ts[last].Bytes <= unitBytes) {
+			size += ts[last].Bytes
+			last++
+		}
+		if err := g.unitOf(ctx, first, last, &done); err != nil {
+			return err
+		}
+		first = last
+	}
+	return nil
+}
+
+func (g *ggufJob) unitOf(ctx context.Context, first, last int, done *int64) error {
+	ts := g.plan.Header.Tensors
+	unit := fmt.Sprintf("tensors %d to %d", first, last-1)
+	if g.out.Done(unit) {
+		for _, t := range ts[first:last] {
+			*done += t.Bytes
+		}
+		return nil
+	}
+	var rows []TensorReport
+	var names []string
+	for i := first; i < last; i++ {
+		g.progress(ts[i].Name, float64(*done)/float64(max(g.plan.Disk, 1)))
+		row, err := g.tensor(ctx, i)
+		if err != nil {
+			return safeio.WithPath(err, g.src.Meta().Path)
+		}
+		rows, names = append(rows, row), append(names, ts[i].Name)
+		*done += ts[i].Bytes
+	}
+	events := g.takeUnit()
+	if err := g.strict(events); err != nil {
+		return err
+	}
+	state, err := json.Marshal(unitState{Rows: rows, Events: events})
+	if err != nil {
+		return err
+	}
+	g.keepRows(rows)
+	return g.out.Finish(unit, names, state)
+}
+
+// tensor writes one tensor: copied when its type stays, otherwise encoded by rows.
+func (g *ggufJob) tensor(ctx context.Context, i int) (TensorReport, error) {
+	t := &g.plan.Header.Tensors[i]
+	row := TensorReport{Name: t.Name, Role: string(GGUFRole(t.Name)), Shape: t.Shape(), Grid: t.Type.String(), Bytes: t.Bytes,
+		BitsPerWeight: bitsPer(t.Bytes, t.Elements())}
+	if c := g.plan.Choices[i]; c.Type != c.Wanted {
+		row.Fallback = fmt.Sprintf("%s instead of %s", c.Type, c.Wanted)
+	}
+	if stored, ok := g.plan.source.raw(t); ok && stored == t.Type {
+		return row, g.copyRaw(ctx, t)
+	}
+	var importance []float32
+	if g.recipe.Imatrix != nil {
+		im, err := g.recipe.Imatrix.Importance(t)
+		if err != nil {
+			return row, err
+		}
+		if im != nil {
+			importance = im.Values
+			if n := len(im.Unseen) + len(im.Zero); n > 0 {
+				g.event(Event{Kind: EventFinding, Layer: -1, Tensor: t.Name, Count: int64(n), Message: fmt.Sprintf("%d matrices without importance: every column counts the same", n)})
+			}
+		}
+	}
+	e := &rowEncoder{t: t, importance: importance}
+	if t.Type.DType() == tensor.Invalid {
+		var ok bool
+		if e.grid, ok = ggml.ByID(uint32(t.Type)); !ok || !e.grid.CanEncode() {
+			return row, safeio.Unsupportedf("%s cannot be written", t.Type)
+		}
+	}
+	err := g.encode(ctx, e)
+	if e.power > 0 {
+		row.RelError = math.Sqrt(e.err / e.power)
+	}
+	return row, err
+}
+
+// copyRaw copies a tensor of the same type bit for bit.
+func (g *ggufJob) copyRaw(ctx context.Context, t *gguf.Tensor) error {
+	stored, _ := g.plan.source.file.Lookup(t.Name)
+	for off := int64(0); off < t.Bytes; off += copyChunk {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		buf := make([]byte, min(copyChunk, t.Bytes-off))
+		if err := g.plan.source.file.ReadAt(stored, buf, off); err != nil {
+			return err
+		}
+		if err := g.out.Write(t.Name, off, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encode streams a tensor: rows are read in order, encoded by all threads, written in order.
+func (g *ggufJob) encode(ctx context.Context, e *rowEncoder) error {
+	t := e.t
+	cols, total := t.NE[0], t.Rows()
+	if t.Elements() == 0 {
+		return nil
+	}
+	rowBytes, _ := t.Type.RowBytes(cols)
+	step := max(1, ggufChunk/(4*cols))
+	values, out := make([]float32, min(step, total)*cols), make([]byte, min(step, total)*rowBytes)
+	for first := int64(0); first < total; first += step {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(step, total-first)
+		v, b := values[:n*cols], out[:n*rowBytes]
+		if err := g.plan.source.rows(t, v, first); err != nil {
+			return err
+		}
+		if err := e.run(g.job, b, v, first, n); err != nil {
+			return err
+		}
+		if err := g.out.Write(t.Name, first*rowBytes, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowEncoder encodes rows of one tensor and adds up the error it makes.
+type rowEncoder struct {
+	t          *gguf.Tensor
+	grid       *ggml.Type // nil for plain float types
+	importance []float32  // [matrices, columns]
+	err, power float64
+}
+
+// tileRows is how many rows one task encodes. Rows are independent, so it is no part of the result.
+const tileRows = 16
+
+// run encodes rows first … first+n-1.
+func (e *rowEncoder) run(j *job, dst []byte, x []float32, first, n int64) error {
+	cols := e.t.NE[0]
+	rowBytes := int64(len(dst)) / n
+	tiles := int((n + tileRows - 1) / tileRows)
+	errs, sums := make([]error, tiles), make([][2]float64, tiles)
+	j.pool.Run(tiles, func(i int) {
+		lo := int64(i) * tileRows
+		hi := min(lo+tileRows, n)
+		for lo < hi { // a tile may touch two matrices, which have their own importance
+			matrix := (first + lo) / e.t.NE[1]
+			end := min(hi, (matrix+1)*e.t.NE[1]-first)
+			part, values := dst[lo*rowBytes:end*rowBytes], x[lo*cols:end*cols]
+			if errs[i] = e.encodeRows(part, values, int(end-lo), matrix, &sums[i]); errs[i] != nil {
+				errs[i] = encodeError(e.t, first+lo, errs[i])
+				return
+			}
+			lo = end
+		}
+	})
+	for i, err := range errs {
+		if err != nil {
+			return err
+		}
+		e.err, e.power = e.err+sums[i][0], e.power+sums[i][1]
+	}
+	return nil
+}
+
+func (e *rowEncoder) encodeRows(dst []byte, x []float32, rows int, matrix int64, sums *[2]float64) error {
+	if e.grid == nil {
+		return gguf.EncodeRows(dst, e.t.Type, x)
+	}
+	cols := int(e.t.NE[0])
+	var im []float32
+	if e.importance != nil {
+		im = e.importance[matrix*int64(cols):][:cols]
+	}
+	if err := e.grid.EncodeRows(dst, x, rows, cols, im); err != nil {
+		return err
+	}
+	back, rowBytes := make([]float32, cols), len(dst)/rows
+	for r := range rows {
+		e.grid.DecodeRow(back, dst[r*rowBytes:(r+1)*rowBytes])
+		for k, v := range x[r*cols : (r+1)*cols] {
+			d := float64(back[k] - v)
+			sums[0] += d * d
+			sums[1] += float64(v) * float64(v)
+		}
+	}
+	return nil
+}
+
+// publish verifies and publishes the file and its report.
+func (g *ggufJob) publish(ctx context.Context) (*Report, error) {
+	if err := g.src.Meta().Unchanged(); err != nil {
+		return nil, err
+	}
+	g.event(Event{Kind: EventStage, Layer: -1, Stage: "verify", Message: "verifying and publishing"})
+	rep := g.report()
+	name := strings.TrimSuffix(filepath.Base(g.opts.Out), ".gguf") + ".report.json"
+	err := g.out.Publish(ctx, nil, func(files []formats.FileSum) (map[string][]byte, error) {
+		rep.Files = fileHashes(files)
+		rep.Seconds, rep.PeakMemory = time.Since(g.start).Seconds(), peakMemory()
+		text, err := json.MarshalIndent(rep, "", "  ")
+		return map[string][]byte{name: append(text, '\n')}, err
+	})
+	return rep, err
+}
+
+func (g *ggufJob) report() *Report {
+	rep := &Report{Schema: reportSchema, Tool: ToolInfo{Name: "quantize", Version: g.opts.Version}, Recipe: g.recipeInfo(),
+		Inputs: g.inputs, Planned: g.plan.Memory, Events: g.events}
+	roles := map[string]*RoleTotal{}
+	var all, allBytes, quantized, quantizedBytes int64
+	for i := range g.plan.Header.Tensors {
+		t := &g.plan.Header.Tensors[i]
+		row := g.rows[t.Name]
+		rep.Tensors = append(rep.Tensors, row)
+		addRole(roles, row.Role, t.Elements(), t.Bytes)
+		all, allBytes = all+t.Elements(), allBytes+t.Bytes
+		if t.Type.DType() == tensor.Invalid {
+			rep.Totals.QuantizedTensors++
+			quantized, quantizedBytes = quantized+t.Elements(), quantizedBytes+t.Bytes
+		} else {
+			rep.Totals.KeptTensors++
+		}
+	}
+	rep.Totals.SourceBytes, rep.Totals.OutputBytes = g.plan.Source, g.plan.Disk
+	rep.Totals.Ratio = float64(g.plan.Source) / float64(g.plan.Disk)
+	rep.Totals.BitsPerWeight, rep.Totals.BitsPerWeightLinear = bitsPer(allBytes, all), bitsPer(quantizedBytes, quantized)
+	rep.Roles = sortedRoles(roles)
+	return rep
+}

@@ -1,0 +1,53 @@
+package quant
+
+import (
+	"runtime"
+
+	"github.com/llmquant/quantize/calib/forward"
+	"github.com/llmquant/quantize/formats/arch"
+)
+
+// memoryEstimate is the expected peak of resident bytes, from shapes alone. It does not depend on the number of layers.
+func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
+	const base = 24 << 20 // program, runtime, buffers for copying
+	var block int64
+	for i := range p.Model.Blocks {
+		block = max(block, blockMemory(p.Model, &p.Model.Blocks[i], r.Needs()))
+	}
+	total := base + block
+	if r.Needs() == 0 {
+		return total
+	}
+	set := o.Calib
+	hidden := int64(p.Model.Hidden)
+	tokens := int64(set.Windows) * int64(set.SeqLen)
+	threads := o.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	total += 4*tokens*hidden + 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
+	if r.Needs().Has(NeedModules) {
+		// Inputs of both modules on the search windows, and their outputs: wanted and got.
+		search := min(tokens, max(searchTokens, int64(set.SeqLen)))
+		total += 4 * 4 * search * hidden
+		total += forward.ScratchBytes(p.Model, threads, int(search)/set.SeqLen, set.SeqLen)
+	}
+	return total
+}
+
+// blockMemory is what one block takes: stored weights, float32 copies, the statistics of its inputs, and the largest
+// linear's candidates.
+func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
+	var weights, largest, gram int64
+	for _, l := range b.Linears() {
+		n := int64(l.Out) * int64(l.In)
+		weights += n
+		largest = max(largest, n)
+	}
+	if needs.Has(NeedGram) {
+		for _, in := range b.Inputs() {
+			gram += 12 * int64(in.Width) * int64(in.Width) // float64, and float32 for products
+		}
+	}
+	return 2*weights + 4*weights + 5*4*largest + gram
+}

@@ -1,0 +1,193 @@
+package quant
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sort"
+	"time"
+
+	"github.com/llmquant/quantize/formats"
+)
+
+// ReportName is the report's name inside an artifact directory.
+const ReportName = "quantize_report.json"
+
+const reportSchema = "quantize-report/1"
+
+// open hashes the inputs and opens the output for this very job: the same inputs, recipe and version, or none.
+func (j *job) open(ctx context.Context) error {
+	j.event(Event{Kind: EventStage, Layer: -1, Stage: "inputs", Message: "reading and hashing the checkpoint"})
+	var err error
+	if j.inputs, err = hashFiles(ctx, j.src.Meta().Files); err != nil {
+		return err
+	}
+	describe := j.describe()
+	j.out, err = formats.OpenJob(ctx, formats.JobOptions{Out: j.opts.Out, Key: jobKey(describe), Describe: describe,
+		Plan: j.plan.Out, Force: j.opts.Force, Inputs: inputPaths(j.src), Scratch: j.hiddenBytes()})
+	return err
+}
+
+// jobKey condenses a description.
+func jobKey(describe map[string]string) string {
+	keys := make([]string, 0, len(describe))
+	for k := range describe {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	h := sha256.New()
+	for _, k := range keys {
+		fmt.Fprintf(h, "%q=%q\n", k, describe[k])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// inputPaths lists what the output must neither be nor contain.
+func inputPaths(src formats.Checkpoint) []string { return []string{src.Meta().Path} }
+
+// hiddenBytes is the most that saved hidden states take: those in front of two layers.
+func (j *job) hiddenBytes() int64 {
+	if j.recipe.Needs() == 0 {
+		return 0
+	}
+	return 2 * 4 * int64(j.opts.Calib.Windows) * int64(j.opts.Calib.SeqLen) * int64(j.plan.Model.Hidden)
+}
+
+// describe says what makes two runs the same job.
+func (j *job) describe() map[string]string {
+	d := map[string]string{
+		"version": j.opts.Version,
+		"config":  hashOf(j.src.Meta().Config),
+		"recipe":  jsonText(j.recipeInfo()),
+		"plan":    jsonText(j.plan.stored()),
+		"nan":     fmt.Sprint(j.opts.NaNZero),
+	}
+	for _, f := range j.inputs {
+		d["input "+f.Name] = f.SHA256
+	}
+	if set := j.opts.Calib; set != nil && j.recipe.Needs() != 0 {
+		d["calibration"] = fmt.Sprintf("%d windows of %d tokens, %s", set.Windows, set.SeqLen, set.Hash())
+	}
+	return d
+}
+
+func jsonText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func hashOf(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// hashFiles streams every file through SHA-256.
+func hashFiles(ctx context.Context, files []formats.FileInfo) ([]FileHash, error) {
+	out := make([]FileHash, len(files))
+	for i, f := range files {
+		r, err := f.Open()
+		if err != nil {
+			return nil, err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, contextReader{ctx, r})
+		r.Close()
+		if err != nil {
+			return nil, err
+		}
+		out[i] = FileHash{Name: f.Name, Bytes: f.Size, SHA256: hex.EncodeToString(h.Sum(nil))}
+	}
+	return out, nil
+}
+
+// contextReader stops reading when its context is cancelled.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// resumed takes over what an earlier run finished.
+func (j *job) resumed() error {
+	for _, s := range j.out.States() {
+		var u unitState
+		if err := json.Unmarshal(s, &u); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		j.keepRows(u.Rows)
+		j.mu.Lock()
+		j.events = append(j.events, u.Events...)
+		j.mu.Unlock()
+	}
+	return nil
+}
+
+// outsideUnit is the unit of everything outside the blocks.
+const outsideUnit = "outside the blocks"
+
+// remaining writes embeddings, head, final norm and tensors unknown to the family.
+func (j *job) remaining(ctx context.Context) error {
+	if j.out.Done(outsideUnit) {
+		return nil
+	}
+	j.progress("copying the other tensors", 0.99)
+	var rows []TensorReport
+	for i := range j.plan.Tensors {
+		t := &j.plan.Tensors[i]
+		if t.Layer >= 0 {
+			continue
+		}
+		row := t.report()
+		if t.Quantize {
+			var err error
+			if row, err = j.roundOutside(ctx, t); err != nil {
+				return fmt.Errorf("%s: %w", t.Module(), err)
+			}
+		} else if err := j.copyTensor(ctx, t); err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	return j.finish(outsideUnit, -1, rows)
+}
+
+// publish verifies the artifact, writes the report and gives the directory its final name.
+func (j *job) publish(ctx context.Context) (*Report, error) {
+	if err := j.src.Meta().Unchanged(); err != nil {
+		return nil, err
+	}
+	j.event(Event{Kind: EventStage, Layer: -1, Stage: "verify", Message: "verifying and publishing"})
+	last, err := j.plan.sideConfigs(j.src.Meta().Config, "quantize:"+j.opts.Version, j.recipe.GPTQ)
+	if err != nil {
+		return nil, err
+	}
+	rep := j.report()
+	err = j.out.Publish(ctx, j.src.Meta().Side, func(files []formats.FileSum) (map[string][]byte, error) {
+		rep.Files = fileHashes(files)
+		rep.Seconds, rep.PeakMemory = time.Since(j.start).Seconds(), peakMemory()
+		text, err := json.MarshalIndent(rep, "", "  ")
+		last[ReportName] = append(text, '\n')
+		return last, err
+	})
+	return rep, err
+}
+
+func fileHashes(sums []formats.FileSum) []FileHash {
+	out := make([]FileHash, len(sums))
+	for i, s := range sums {
+		out[i] = FileHash{Name: s.Name, Bytes: s.Bytes, SHA256: s.SHA256}
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package quant
+
+import (
+	"context"
+	"math"
+
+	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/packing"
+	"github.com/llmquant/quantize/internal/kernel"
+)
+
+// pool returns the threads a rounder may use.
+func (m *Matrix) pool() *kernel.Pool {
+	if m.Layer == nil {
+		return nil
+	}
+	return m.Layer.pool
+}
+
+// round quantizes one linear, writes it, and makes the block compute with what was written.
+func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorReport, error) {
+	t := l.plan[lin.Weight()]
+	row := t.report()
+	stats := l.stats[inputOf(l.Arch, lin)]
+	w := l.Weights(lin)
+	m := &Matrix{Linear: lin, Scheme: t.Scheme, W: w, MinZero: j.plan.minZero(), Layer: l}
+	q, err := j.recipe.Rounder.Round(ctx, m, stats)
+	if err != nil {
+		return row, err
+	}
+	values := make([]float32, len(w))
+	if err := q.Dequantize(values, 0, q.Out); err != nil {
+		return row, err
+	}
+	if q, values, err = j.notWorse(ctx, m, stats, q, values, &row); err != nil {
+		return row, err
+	}
+	row.RelError = relError(values, w)
+	if err := j.writeLinear(t, q); err != nil {
+		return row, err
+	}
+	l.Block.Linear(lin).W = kernel.MatF32(lin.Out, lin.In, values)
+	return row, nil
+}
+
+// notWorse measures the output error on the calibration data and replaces a result that plain rounding beats.
+func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.Linear, values []float32, row *TensorReport) (*packing.Linear, []float32, error) {
+	if stats == nil || stats.Gram == nil {
+		return q, values, nil
+	}
+	if stats.Tokens == 0 {
+		row.Fallback = "no calibration token reached this expert: plain rounding"
+		Emit(ctx, Event{Kind: EventFallback, Layer: m.Layer.Index, Tensor: m.Linear.Weight(), Message: row.Fallback})
+		return q, values, nil
+	}
+	power := stats.OutputError(j.pool, kernel.MatF32(q.Out, q.In, m.W), make([]float32, len(m.W)))
+	if power == 0 {
+		return q, values, nil
+	}
+	plain, err := (Nearest{}).Round(ctx, m, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	plainValues := make([]float32, len(values))
+	if err := plain.Dequantize(plainValues, 0, q.Out); err != nil {
+		return nil, nil, err
+	}
+	got := j.outputError(stats, q, values, m.W)
+	base := j.outputError(stats, q, plainValues, m.W)
+	row.OutError, row.RoundingOutError = math.Sqrt(got/power), math.Sqrt(base/power)
+	if got <= base {
+		return q, values, nil
+	}
+	row.OutError = row.RoundingOutError
+	row.Fallback = "plain rounding has the smaller output error"
+	Emit(ctx, Event{Kind: EventFinding, Layer: m.Layer.Index, Tensor: m.Linear.Weight(), Message: row.Fallback})
+	return plain, plainValues, nil
+}
+
+func (j *job) outputError(stats *Stats, q *packing.Linear, values, w []float32) float64 {
+	delta := make([]float32, len(w))
+	for i := range delta {
+		delta[i] = values[i] - w[i]
+	}
+	return stats.OutputError(j.pool, kernel.MatF32(q.Out, q.In, delta), make([]float32, len(w)))
+}
+
+// relError is ‖a−b‖/‖b‖.
+func relError(a, b []float32) float64 {
+	var num, den float64
+	for i, v := range b {
+		d := float64(a[i]) - float64(v)
+		num += d * d
+		den += float64(v) * float64(v)
+	}
+	if den == 0 {
+		return 0
+	}
+	return math.Sqrt(num / den)
+}
+
+// writeLinear validates, packs and writes a quantized linear.
+func (j *job) writeLinear(t *PlannedTensor, q *packing.Linear) error {
+	if err := packing.Validate(q, j.plan.Layout); err != nil {
+		return err
+	}
+	parts := make(map[string][]byte, len(t.Stored))
+	for _, s := range t.Stored {
+		n, _ := s.Bytes()
+		parts[s.Name[len(t.Module())+1:]] = make([]byte, n)
+	}
+	if err := j.plan.Layout.Pack(q, func(suffix string) []byte { return parts[suffix] }); err != nil {
+		return err
+	}
+	for _, s := range t.Stored {
+		if err := j.out.Write(s.Name, 0, parts[s.Name[len(t.Module())+1:]]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

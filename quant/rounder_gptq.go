@@ -1,0 +1,86 @@
+package quant
+
+import (
+	"context"
+
+	"github.com/llmquant/quantize/formats/packing"
+	"github.com/llmquant/quantize/quant/gptq"
+	"github.com/llmquant/quantize/quant/grid"
+)
+
+// GPTQ rounds column by column and lets the columns that follow make up for the error of those before, weighted by the
+// Hessian of the layer's output error (Frantar et al., 2210.17323), then refines codes and scales under the same
+// Hessian. It works on any grid; the Hessian is gathered behind the part of the model that is already quantized.
+type GPTQ struct {
+	Options gptq.Options
+	Search  bool // fit group parameters by weighted search instead of the full range
+}
+
+// Name implements Rounder.
+func (r GPTQ) Name() string { return "gptq" }
+
+// Needs implements Rounder.
+func (r GPTQ) Needs() Need { return NeedGram | NeedSequential }
+
+// Round implements Rounder.
+func (r GPTQ) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Linear, error) {
+	g, err := m.grid(grid.IntOptions{Search: r.Search})
+	if err != nil {
+		return nil, err
+	}
+	if stats == nil || stats.Tokens == 0 {
+		return grid.RoundNearest(ctx, m.pool(), m.W, m.Linear.Out, m.Linear.In, g, nil)
+	}
+	p, err := stats.prepare(m, g, r.Options)
+	if err != nil {
+		return nil, err
+	}
+	l, rep, err := p.Solve(ctx, m.pool(), m.W, m.Linear.Out, g)
+	if err != nil {
+		return nil, err
+	}
+	r.tell(ctx, m, rep)
+	return l, nil
+}
+
+// tell reports what was out of the ordinary about a solve.
+func (r GPTQ) tell(ctx context.Context, m *Matrix, rep gptq.Report) {
+	e := Event{Kind: EventFinding, Layer: -1, Tensor: m.Linear.Weight()}
+	if m.Layer != nil {
+		e.Layer = m.Layer.Index
+	}
+	switch {
+	case rep.Fallback != "":
+		e.Kind, e.Message = EventFallback, rep.Fallback+": plain rounding"
+	case rep.Damp > r.Options.Damp:
+		e.Message = "the Hessian needed stronger damping"
+	case rep.Dead > 0:
+		e.Message, e.Count = "input channels that were zero on all calibration tokens", int64(rep.Dead)
+	default:
+		return
+	}
+	Emit(ctx, e)
+}
+
+// prepare factors the Gram matrix once for all linears that share it.
+func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared, error) {
+	key := preparedKey{span: g.Span(), sub: g.Sub()}
+	if st.prepared != nil && st.preparedFor == key {
+		return st.prepared, nil
+	}
+	p, err := gptq.Prepare(m.pool(), &gptq.Stats{K: st.K, H: st.Gram}, g, o)
+	if err != nil {
+		return nil, err
+	}
+	st.prepared, st.preparedFor = p, key
+	return p, nil
+}
+
+// preparedKey is the geometry that a factorization serves.
+type preparedKey struct{ span, sub int }
+
+// grid returns the integer grid of the matrix.
+func (m *Matrix) grid(o grid.IntOptions) (*grid.Int, error) {
+	o.MinZero = m.MinZero
+	return grid.NewInt(m.Scheme, m.Linear.In, o)
+}

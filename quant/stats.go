@@ -1,0 +1,76 @@
+package quant
+
+import (
+	"math"
+
+	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/gptq"
+)
+
+// Stats are what calibration saw at the input of one or more linears that share it. Averages are over tokens.
+type Stats struct {
+	K       int       // input channels
+	Tokens  int64     // tokens seen; 0: an expert that no token was routed to
+	AbsMean []float32 // [K] E|x_k|, with NeedAbsMean
+	MaxAbs  []float32 // [K] max|x_k|, with NeedMaxAbs
+	Gram    []float64 // [K,K] E[x xᵀ], symmetric, with NeedGram
+
+	gram32      []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes
+	prepared    *gptq.Prepared // factor of Gram, shared by the linears that read this input
+	preparedFor preparedKey
+}
+
+// Divide makes the statistics those of x/s, as a transform that multiplies the columns of W by s must.
+func (st *Stats) Divide(s []float32) {
+	for k, f := range s {
+		if st.AbsMean != nil {
+			st.AbsMean[k] /= f
+		}
+		if st.MaxAbs != nil {
+			st.MaxAbs[k] /= f
+		}
+	}
+	if st.Gram == nil {
+		return
+	}
+	st.gram32, st.prepared = nil, nil
+	for i := 0; i < st.K; i++ {
+		row := st.Gram[i*st.K : (i+1)*st.K]
+		for j := range row {
+			row[j] /= float64(s[i]) * float64(s[j])
+		}
+	}
+}
+
+// Gram32 returns the Gram matrix as a float32 operand for GEMMs.
+func (st *Stats) Gram32() kernel.Mat {
+	if st.gram32 == nil {
+		st.gram32 = make([]float32, len(st.Gram))
+		for i, v := range st.Gram {
+			st.gram32[i] = float32(v)
+		}
+	}
+	return kernel.MatF32(st.K, st.K, st.gram32)
+}
+
+// OutputError returns Σ_n δ_n·E[x xᵀ]·δ_nᵀ for the rows of delta [N,K]: the mean squared error that the weight error
+// delta causes at the layer's output, summed over its N outputs. scratch holds at least N·K floats.
+func (st *Stats) OutputError(pool *kernel.Pool, delta kernel.Mat, scratch []float32) float64 {
+	product := kernel.MatF32(delta.Rows, st.K, scratch[:delta.Rows*st.K])
+	kernel.GemmNN(pool, product, delta, st.Gram32(), false)
+	rows := make([]float64, delta.Rows)
+	pool.Run(delta.Rows, func(n int) {
+		d := delta.F32[n*delta.Stride:][:st.K]
+		p := product.F32[n*st.K:][:st.K]
+		var sum float64
+		for k := range d {
+			sum += float64(d[k]) * float64(p[k])
+		}
+		rows[n] = sum
+	})
+	var total float64
+	for _, v := range rows {
+		total += v
+	}
+	return math.Max(total, 0)
+}

@@ -1,0 +1,235 @@
+package quant
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
+)
+
+// VerifyResult is the outcome of Verify; its JSON form is the contract of `quantize verify --json`.
+type VerifyResult struct {
+	Schema  string         `json:"schema"` // "quantize-verify/1"
+	Tensors []VerifyTensor `json:"tensors"`
+	OK      bool           `json:"ok"`
+}
+
+// VerifyTensor compares one tensor of an artifact with the model it was made from.
+type VerifyTensor struct {
+	Name        string  `json:"name"`
+	Status      string  `json:"status"` // exact, quantized, kept (dense, values differ: folded or converted), missing, extra
+	RelError    float64 `json:"rel_error"`
+	MaxAbsError float64 `json:"max_abs_error"`
+}
+
+// maxRelError is how far a tensor may be from the base before verification fails: plain rounding to two bits stays
+// well below it, a wrong tensor (a swapped matrix, a lost scale) does not.
+const maxRelError = 0.75
+
+// Verify compares an artifact, read through its own reader, with the model it was made from. Scales that a transform
+// folded from one tensor into another are recognised by comparing producers, and taken out again. Both sources must
+// read dense tensors.
+func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, quantized func(name string) bool) (*VerifyResult, error) {
+	v := &verifier{out: out, base: base, scales: map[string][]float32{}}
+	if err := v.findFolds(m); err != nil {
+		return nil, err
+	}
+	res := &VerifyResult{Schema: "quantize-verify/1", OK: true}
+	for _, info := range base.Tensors() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		row, err := v.compare(info, quantized)
+		if err != nil {
+			return nil, err
+		}
+		res.Tensors = append(res.Tensors, row)
+	}
+	for _, info := range out.Tensors() {
+		if _, ok := base.Lookup(info.Name); !ok {
+			res.Tensors = append(res.Tensors, VerifyTensor{Name: info.Name, Status: "extra"})
+		}
+	}
+	for _, t := range res.Tensors {
+		if t.Status == "missing" || t.Status == "extra" || !(t.RelError <= maxRelError) {
+			res.OK = false
+		}
+	}
+	return res, nil
+}
+
+// verifier holds, per tensor, the factors that a transform folded in: columns of a reader, rows of a producer.
+type verifier struct {
+	out, base tensor.Source
+	scales    map[string][]float32 // columns of this weight were multiplied by these
+	rows      map[string][]float32 // rows of this tensor were divided by these
+}
+
+// findFolds recovers the scales of every pair from its producer.
+func (v *verifier) findFolds(m *arch.Model) error {
+	v.rows = map[string][]float32{}
+	for i := range m.Blocks {
+		pairs := m.Blocks[i].AWQPairs()
+		for j := range pairs {
+			if err := v.findFold(&pairs[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v *verifier) findFold(p *arch.Pair) error {
+	s := make([]float32, p.Width())
+	if p.Norm != "" {
+		was, is, ok, err := v.both(p.Norm)
+		if err != nil || !ok || len(was) != len(s) {
+			return err
+		}
+		for k := range s {
+			if s[k] = was[k] / is[k]; is[k] == 0 || was[k] == 0 {
+				s[k] = 1
+			}
+		}
+		v.rows[p.Norm] = s
+	} else {
+		was, is, ok, err := v.both(p.Prev.Weight())
+		if err != nil || !ok || len(was) != len(is) {
+			return err
+		}
+		// The producer is rounded itself, so its rows give the scale only up to its own error: least squares per row,
+		// against its columns' own scales when it is a reader of another pair.
+		columns, row := v.scales[p.Prev.Weight()], make([]float32, p.Prev.Out)
+		for n := range row {
+			row[n] = 1 / rowFactor(was[n*p.Prev.In:(n+1)*p.Prev.In], is[n*p.Prev.In:(n+1)*p.Prev.In], columns)
+		}
+		for k := range s {
+			s[k] = row[p.PrevRow(k)]
+		}
+		v.rows[p.Prev.Weight()] = row
+		if p.Prev.Bias {
+			v.rows[p.Prev.Name+".bias"] = row
+		}
+	}
+	for _, lin := range p.Linears {
+		v.scales[lin.Weight()] = s
+	}
+	if p.Router != nil {
+		v.scales[p.Router.Weight()] = s
+	}
+	return nil
+}
+
+// rowFactor is the least-squares f of is ≈ f·was·columns.
+func rowFactor(was, is, columns []float32) float32 {
+	var num, den float64
+	for k, w := range was {
+		x := float64(w)
+		if columns != nil {
+			x *= float64(columns[k])
+		}
+		num += x * float64(is[k])
+		den += x * x
+	}
+	if f := num / den; den > 0 && f > 0 {
+		return float32(f)
+	}
+	return 1
+}
+
+// both reads a tensor of both models.
+func (v *verifier) both(name string) (was, is []float32, ok bool, err error) {
+	b, inBase := v.base.Lookup(name)
+	o, inOut := v.out.Lookup(name)
+	if !inBase || !inOut || !b.DType.IsFloat() || !o.DType.IsFloat() {
+		return nil, nil, false, nil
+	}
+	if was, err = floats(v.base, b); err == nil {
+		is, err = floats(v.out, o)
+	}
+	return was, is, err == nil, err
+}
+
+func floats(src tensor.Source, info tensor.Info) ([]float32, error) {
+	raw, err := bytesOf(src, info)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float32, int64(len(raw))/info.DType.Size())
+	return values, tensor.ToFloat32(values, info.DType, raw)
+}
+
+// compare judges one tensor of the base.
+func (v *verifier) compare(info tensor.Info, quantized func(string) bool) (VerifyTensor, error) {
+	row := VerifyTensor{Name: info.Name}
+	got, ok := v.out.Lookup(info.Name)
+	if !ok {
+		row.Status = "missing"
+		return row, nil
+	}
+	if !got.SameShape(info.Shape...) {
+		return row, &safeio.Error{Op: "verify", Tensor: info.Name, Off: -1, Err: &wrongShape{info.Shape, got.Shape}}
+	}
+	if !info.DType.IsFloat() {
+		return v.compareBytes(row, info, got)
+	}
+	was, is, _, err := v.both(info.Name)
+	if err != nil {
+		return row, err
+	}
+	row.Status = "exact"
+	if quantized(info.Name) {
+		row.Status = "quantized"
+	}
+	v.unfold(info, is)
+	row.RelError = relError(is, was)
+	for i, w := range was {
+		row.MaxAbsError = math.Max(row.MaxAbsError, math.Abs(float64(is[i])-float64(w)))
+	}
+	if row.Status == "exact" && (row.MaxAbsError > 0 || got.DType != info.DType) {
+		row.Status = "kept"
+	}
+	return row, nil
+}
+
+// unfold takes the folded scales out of a tensor's values.
+func (v *verifier) unfold(info tensor.Info, values []float32) {
+	columns, rows := v.scales[info.Name], v.rows[info.Name]
+	width := int(info.Shape[len(info.Shape)-1])
+	if len(info.Shape) == 1 {
+		width = 1
+	}
+	for i := range values {
+		if columns != nil && len(columns) == width {
+			values[i] /= columns[i%width]
+		}
+		if rows != nil && len(rows)*width == len(values) {
+			values[i] *= rows[i/width]
+		}
+	}
+}
+
+func (v *verifier) compareBytes(row VerifyTensor, info, got tensor.Info) (VerifyTensor, error) {
+	was, err := bytesOf(v.base, info)
+	if err != nil {
+		return row, err
+	}
+	is, err := bytesOf(v.out, got)
+	if err != nil {
+		return row, err
+	}
+	row.Status = "exact"
+	if string(was) != string(is) || got.DType != info.DType {
+		row.Status, row.RelError = "kept", 1
+	}
+	return row, nil
+}
+
+// wrongShape is a tensor of another shape than the base's, of the class of failed verifications.
+type wrongShape struct{ want, got []int64 }
+
+func (w *wrongShape) Error() string { return fmt.Sprintf("has shape %v, the base %v", w.got, w.want) }
+func (w *wrongShape) Unwrap() error { return safeio.ErrVerify }
