@@ -2,6 +2,9 @@ package gguf
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/llmquant/quantize/formats/safeio"
@@ -83,4 +86,75 @@ func again(t *testing.T, p *parsed, content []byte, data bool) []byte {
 		}
 	}
 	return out
+}
+
+// FuzzImatrix reads arbitrary bytes as an importance matrix and writes what it accepts again.
+func FuzzImatrix(f *testing.F) {
+	m := smallImatrix()
+	if b, err := m.EncodeGGUF(); err == nil {
+		f.Add(b)
+	}
+	f.Add(m.EncodeLegacy())
+	f.Add([]byte("\x01\x00\x00\x00\x01\x00\x00\x00a\x03\x00\x00\x00\x01\x00\x00\x00\x00\x00\x80\x3f"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(dir, fmt.Sprint(os.Getpid()))
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var m *Imatrix
+		safeiotest.CheckAllocation(t, len(content), func() { m, _ = OpenImatrix(path) })
+		if m == nil {
+			return
+		}
+		if !m.Legacy {
+			again, err := m.EncodeGGUF()
+			if err != nil {
+				return // a name that is too long with its ending, for instance
+			}
+			if err := (&Imatrix{}).readGGUF(bytes.NewReader(again), int64(len(again))); err != nil {
+				t.Fatalf("the rewritten matrix is refused: %v", err)
+			}
+			return
+		}
+		again := m.EncodeLegacy()
+		if err := (&Imatrix{}).readLegacy(bytes.NewReader(again), int64(len(again))); err != nil {
+			t.Fatalf("the rewritten matrix is refused: %v", err)
+		}
+	})
+}
+
+// FuzzTokenizer reads an arbitrary tokenizer.json; what it accepts fills every row.
+func FuzzTokenizer(f *testing.F) {
+	f.Add([]byte(bpe()), []byte(`{"bos_token": "<s>", "added_tokens_decoder": {"3": {"content": "x"}}}`))
+	f.Add([]byte(llama3(bosTemplate)), []byte(`{"chat_template": [{"name": "a", "template": "b"}]}`))
+	f.Add([]byte(spm("null", "null")), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, text, config []byte) {
+		safeiotest.CheckAllocation(t, len(text)+len(config), func() {
+			info, err := ReadTokenizer(map[string][]byte{"tokenizer.json": text, "tokenizer_config.json": config}, 9)
+			if err != nil {
+				return
+			}
+			if len(info.Tokens) != 9 {
+				t.Fatalf("%d tokens", len(info.Tokens))
+			}
+			for id, tok := range info.Tokens {
+				if tok.Type < TokenNormal || tok.Type > TokenByte {
+					t.Fatalf("token %d has the type %d", id, tok.Type)
+				}
+			}
+		})
+	})
+}
+
+// FuzzModelID takes arbitrary names apart.
+func FuzzModelID(f *testing.F) {
+	for _, id := range []string{"org/Name-7B-Instruct-v0.2", "a-8x7b", "x-7b1", "-", "--q4_K", "a-_1K", "é-1T"} {
+		f.Add(id, int64(7e9))
+	}
+	f.Fuzz(func(t *testing.T, id string, params int64) {
+		m := parseModelID(id, params)
+		title(m.name)
+		title(m.organization)
+	})
 }

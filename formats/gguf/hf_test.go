@@ -288,3 +288,6 @@ func TestPlace(t *testing.T) {
 	_, _, _, ok := placer.Place("none")
 	require.False(t, ok)
 }
+
+// tinyModel stands for a model where only the name of the architecture matters.
+var tinyModel = arch.Model{GGUF: arch.GGUF{Arch: "llama"}}

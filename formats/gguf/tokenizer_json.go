@@ -207,7 +207,7 @@ func (t *TokenizerInfo) asSentencePiece(doc safeio.Value, vocab int) {
 	for rank, m := range t.Merges {
 		if left, right, ok := strings.Cut(m, " "); ok {
 			if _, again := made[left+right]; !again {
-				made[left+right] = -float32(rank)
+				made[left+right] = float32(-rank)
 			}
 		}
 	}
