@@ -105,8 +105,8 @@ func (j *Job) locate() error {
 	if err != nil {
 		return err
 	}
-	if err := safeio.CheckName(filepath.Base(out)); err != nil {
-		return &safeio.Error{Op: "create", Path: out, Off: -1, Err: err}
+	if base := filepath.Base(out); len(base) > safeio.MaxName || filepath.Dir(out) == out {
+		return &safeio.Error{Op: "create", Path: out, Off: -1, Err: safeio.Limitf("an output needs a name of 1 to %d bytes", safeio.MaxName)}
 	}
 	if j.o.SingleFile && (len(j.layout.Files) == 0 || j.layout.Files[0].Name != filepath.Base(out)) {
 		return &safeio.Error{Op: "create", Path: out, Off: -1, Err: safeio.Corruptf("the plan's first file must have the output's name")}

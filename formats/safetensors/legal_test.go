@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,6 +139,30 @@ func TestReadFailures(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, len(whole)-5, off)
 	require.EqualValues(t, 5, n)
+}
+
+// A disk that fails while a file is being opened gives its own error.
+func TestOpenFailures(t *testing.T) {
+	whole := file(u8([2]int{0, 4}), 4)
+	for _, readable := range []int64{0, lengthBytes} {
+		_, err := New(&failing{bytes.NewReader(whole), readable}, int64(len(whole)), "x", safeio.DefaultLimits())
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		require.ErrorContains(t, err, "x")
+	}
+	_, err := Open("none", safeio.DefaultLimits())
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+type failing struct {
+	io.ReaderAt
+	from int64
+}
+
+func (f *failing) ReadAt(p []byte, off int64) (int, error) {
+	if off >= f.from {
+		return 0, io.ErrClosedPipe
+	}
+	return f.ReaderAt.ReadAt(p, off)
 }
 
 type shrinking struct {
