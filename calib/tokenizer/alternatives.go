@@ -42,12 +42,17 @@ var alternatives = [...]alternative{
 	{`[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+`, func(t *categories) matcher { return t.phrase }}, // EXAONE 4
 
 	// Numbers.
-	{`\p{N}`, func(t *categories) matcher { return t.exactly(classN, 1) }},        // Qwen 2
-	{`\p{N}{1}`, func(t *categories) matcher { return t.exactly(classN, 1) }},     // Seed Coder
+	{`\p{N}`, func(t *categories) matcher { return t.exactly(classN, 1) }},    // Qwen 2
+	{`\p{N}{1}`, func(t *categories) matcher { return t.exactly(classN, 1) }}, // Seed Coder
+	{`\p{N}{1,2}`, func(t *categories) matcher { return t.repeat(classN, 1, 2) }},
 	{`\p{N}{1,3}`, func(t *categories) matcher { return t.repeat(classN, 1, 3) }}, // cl100k, Llama 3
 	{`\p{N}+`, func(t *categories) matcher { return t.runOf(classN) }},
+	{`\d`, func(t *categories) matcher { return t.exactly(1<<catNd, 1) }},
+	{`\d+`, func(t *categories) matcher { return t.runOf(1 << catNd) }},
+	{`\d{1,3}`, func(t *categories) matcher { return t.repeat(1<<catNd, 1, 3) }},
+	{`[0-9]`, func(*categories) matcher { return asciiDigits(1) }},
 	{` ?\p{N}+`, func(t *categories) matcher { return t.spaced(classN, "", 0) }}, // GPT-2
-	{`[0-9][0-9][0-9]`, func(*categories) matcher { return threeDigits }},        // Falcon
+	{`[0-9][0-9][0-9]`, func(*categories) matcher { return asciiDigits(3) }},     // Falcon
 
 	// Punctuation and symbols.
 	{` ?[^\s\p{L}\p{N}]+`, func(t *categories) matcher { return t.spaced(other, "", 0) }},                                   // GPT-2
@@ -121,16 +126,19 @@ func foldedContraction(*categories) matcher { return contraction(true) }
 
 func asciiContraction(*categories) matcher { return contraction(false) }
 
-func threeDigits(s string, i int) int {
-	if i+3 > len(s) {
-		return -1
-	}
-	for _, b := range []byte(s[i : i+3]) {
-		if b < '0' || b > '9' {
+// asciiDigits matches exactly n of 0 to 9.
+func asciiDigits(n int) matcher {
+	return func(s string, i int) int {
+		if i+n > len(s) {
 			return -1
 		}
+		for _, b := range []byte(s[i : i+n]) {
+			if b < '0' || b > '9' {
+				return -1
+			}
+		}
+		return i + n
 	}
-	return i + 3
 }
 
 // bloomWord matches ` ?[^(\s|.,!?…。，、।۔،)]+`: the class also excludes parentheses and the bar.

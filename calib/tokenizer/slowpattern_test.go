@@ -217,6 +217,8 @@ func (p *slowParser) item() (in func(rune) bool, char rune) {
 			c = '\n'
 		case 's':
 			return func(r rune) bool { return p.t.is(r, classSpace) }, -1
+		case 'd':
+			return func(r rune) bool { return p.t.is(r, 1<<catNd) }, -1
 		case 'S':
 			return func(r rune) bool { return !p.t.is(r, classSpace) }, -1
 		case 'p':
