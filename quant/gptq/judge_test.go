@@ -2,7 +2,6 @@ package gptq
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -96,12 +95,12 @@ func TestReferenceCodes(t *testing.T) {
 		artifact string
 		config   string
 		linears  int // of judged: the recorded Hessians of o and down belong to the 4 bit run alone
-		most     [7]int
+		most     int // codes that may differ: as many as a float64 replay of the same solve has
 	}{
-		{"qwen2-w4g128", `{"quant_method":"gptq","checkpoint_format":"gptq","group_size":128,"sym":true}`, 7, [7]int{23, 0, 17, 0, 91, 59, 58}},
-		{"qwen2-w3g128", `{"quant_method":"gptq","checkpoint_format":"gptq","group_size":128,"sym":true}`, 3, [7]int{21, 0, 0}},
-		{"qwen2-w2g64", `{"quant_method":"gptq","checkpoint_format":"gptq","group_size":64,"sym":true}`, 3, [7]int{0, 0, 0}},
-		{"qwen2-w4g128-asym-v2", `{"quant_method":"gptq","checkpoint_format":"gptq_v2","group_size":128,"sym":false}`, 3, [7]int{241, 0, 0}},
+		{"qwen2-w4g128", `{"quant_method":"gptq","checkpoint_format":"gptq","group_size":128,"sym":true}`, 7, 91},
+		{"qwen2-w3g128", `{"quant_method":"gptq","checkpoint_format":"gptq","group_size":128,"sym":true}`, 3, 21},
+		{"qwen2-w2g64", `{"quant_method":"gptq","checkpoint_format":"gptq","group_size":64,"sym":true}`, 3, 0},
+		{"qwen2-w4g128-asym-v2", `{"quant_method":"gptq","checkpoint_format":"gptq_v2","group_size":128,"sym":false}`, 3, 241},
 	}
 	for _, tt := range tests {
 		v, err := safeio.ParseJSON(tt.config)
@@ -109,7 +108,7 @@ func TestReferenceCodes(t *testing.T) {
 		config, err := packing.ParseConfig(v)
 		require.NoError(t, err)
 		f := openShared(t, "golden", "gptqmodel", tt.artifact, "model.safetensors")
-		for i, j := range judged[:tt.linears] {
+		for _, j := range judged[:tt.linears] {
 			module := "model.layers.0." + j.name
 			found, ok, err := packing.Detect(config, packing.Module{Name: module, Info: func(s string) (tensor.Info, bool) { return f.Lookup(module + "." + s) }})
 			require.NoError(t, err)
@@ -132,7 +131,7 @@ func TestReferenceCodes(t *testing.T) {
 				}
 			}
 			t.Logf("%s %s: %d of %d codes differ, loss %.6g, nearest %.6g", tt.artifact, j.name, differ, len(got.Codes), rep.Loss, rep.NearestLoss)
-			require.LessOrEqual(t, differ, tt.most[i]+100, fmt.Sprintf("%s %s", tt.artifact, j.name))
+			require.LessOrEqual(t, differ, tt.most, "%s %s", tt.artifact, j.name)
 		}
 	}
 }

@@ -17,7 +17,8 @@ func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
 	trial := make(grid.Params, len(t.params[i]))
 	work, y, e, codes := t.try.Cut(0, n), t.y, t.d, t.c
 	loss, least := make([]float32, rows), make([]float32, rows)
-	for c := 0; t.g.Propose(c, trial, t.params[i], sb.index, now, importance); c++ {
+	next := t.g.Propose(sb.index, now, importance)
+	for first := true; next(trial, t.params[i]); first = false {
 		copy(work.Data, w.Cut(sb.pos0, sb.pos1).Data)
 		clear(loss)
 		for a := range n {
@@ -34,7 +35,7 @@ func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
 			}
 		}
 		for r, v := range loss {
-			if v < least[r] || c == 0 {
+			if v < least[r] || first {
 				least[r] = v
 				t.params[i].CopyRow(trial, r, rows)
 			}

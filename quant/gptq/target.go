@@ -32,10 +32,8 @@ func (p *Prepared) target(pool *kernel.Pool, w []float32, out int) (wt []float32
 func (p *Prepared) push(pool *kernel.Pool, w []float32, out int, d, drift []float64) []float32 {
 	s := make([]float32, out*p.k)
 	kernel.GemmNN(pool, kernel.MatF32(out, p.k, s), kernel.MatF32(out, p.k, w), kernel.MatF32(p.k, p.k, p.scaled(d)), false)
-	if drift != nil {
-		for i, v := range drift {
-			s[i] += float32(v / p.mean)
-		}
+	for i, v := range drift {
+		s[i] += float32(v / p.mean)
 	}
 	return s
 }

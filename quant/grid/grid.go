@@ -63,10 +63,10 @@ type Grid interface {
 	// Fit chooses parameters for the columns of w, one set per row, minimising Σ_k importance[k]·(w_k − y_k)² as far as
 	// the grid's search goes. importance is nil for equal weights.
 	Fit(p Params, w Tile, importance []float32)
-	// Propose writes into out the i-th alternative to p in which only what sub-block sub uses may differ, given the
-	// current weights w of that sub-block; false when there are no more than i alternatives. Rounders try each with
-	// error feedback and keep, row by row, what does best.
-	Propose(i int, out, p Params, sub int, w Tile, importance []float32) bool
+	// Propose returns a sequence of parameter sets for sub-block sub, whose weights now are w: each call of the function
+	// writes the next into out, given the best set so far, and returns false at the end. The first is best itself; only
+	// what the sub-block alone uses may differ. Rounders try each with error feedback and keep, row by row, what does best.
+	Propose(sub int, w Tile, importance []float32) (next func(out, best Params) bool)
 	// Round writes for column col the nearest representable values y of x and their codes.
 	Round(p Params, col int, x, y []float32, codes []uint8)
 	// Decode writes the values of codes of column col.

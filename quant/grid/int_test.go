@@ -184,7 +184,7 @@ func TestProposalsAreLegal(t *testing.T) {
 		p, out := make(Params, 2*rows), make(Params, 2*rows)
 		g.Fit(p, w, nil)
 		count := 0
-		for g.Propose(count, out, p, 0, w, nil) {
+		for next := g.Propose(0, w, nil); next(out, p); {
 			if count == 0 {
 				require.Equal(t, p, out, "the first proposal is the fit itself")
 			}

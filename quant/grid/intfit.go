@@ -51,28 +51,31 @@ func (g *Int) Fit(p Params, w Tile, importance []float32) {
 // flips reports whether mirrored scales are worth trying: symmetric two's complement has one code more below zero.
 func (g *Int) flips() bool { return g.scheme.Sym && !g.opt.Positive }
 
-// Propose implements Grid: p itself, then shrunken ranges of the current weights, each with both signs where the grid
-// allows them.
-func (g *Int) Propose(i int, out, p Params, _ int, w Tile, _ []float32) bool {
-	if i == 0 {
-		copy(out, p)
-		return true
-	}
-	i--
+// Propose implements Grid: the best so far, then shrunken ranges of the current weights, each with both signs where the
+// grid allows them, then small moves of the best.
+func (g *Int) Propose(_ int, w Tile, _ []float32) func(out, best Params) bool {
+	lo, hi := make([]float32, w.Rows), make([]float32, w.Rows)
+	g.ranges(w, lo, hi)
 	signs := 1
 	if g.flips() {
 		signs = 2
 	}
-	if most := g.shrinks() * signs; i >= most {
-		return g.nudge(i-most, out, p, w.Rows)
+	shrinks, i := g.shrinks()*signs, -2
+	return func(out, best Params) bool {
+		i++
+		switch {
+		case i < 0:
+			copy(out, best)
+		case i >= shrinks:
+			return g.nudge(i-shrinks, out, best, w.Rows)
+		default:
+			g.fromRanges(out, lo, hi, 1-shrinkStep*float32(i/signs))
+			if i%signs == 1 {
+				negate(out.Plane(0, w.Rows))
+			}
+		}
+		return true
 	}
-	lo, hi := make([]float32, w.Rows), make([]float32, w.Rows)
-	g.ranges(w, lo, hi)
-	g.fromRanges(out, lo, hi, 1-shrinkStep*float32(i/signs))
-	if i%signs == 1 {
-		negate(out.Plane(0, w.Rows))
-	}
-	return true
 }
 
 // nudge proposes a small move of the parameters p themselves: of the scale when symmetric, else of one end of the range.
