@@ -7,6 +7,9 @@ import (
 	"github.com/llmquant/quantize/formats/tensor"
 )
 
+// The writer knows one version (3), one byte order and no options: a header is a pure function of metadata, tensors and
+// alignment. Offsets are those of the only layout readers accept, so they are never an input.
+
 // appendString appends a length and the bytes.
 func appendString(b []byte, s string) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(s)))

@@ -148,6 +148,8 @@ func (o *ConvertOptions) stacked(b *arch.Block, role arch.Role, places map[strin
 	return o.mapped(places[l.Weight()], []int64{int64(len(sources)), int64(l.Out), int64(l.In)}, sources)
 }
 
+// mapped describes the tensor at a place. The type rules are the converter's: what is small or sensitive stays in
+// float32, everything else takes the requested type.
 func (o *ConvertOptions) mapped(to target, shape []int64, sources []string) (TensorMap, error) {
 	t, ok := NewTensor(to.name, F32, shape...)
 	if !ok {

@@ -75,6 +75,8 @@ func cardValue(rest string, below []string) (values []string, ok bool) {
 	return []string{scalar(rest)}, true
 }
 
+// blockList reads "- item" lines. Items that are mappings (data sets with revisions, evaluation results) make the whole list
+// count as absent, since GGUF has no place for them.
 func blockList(lines []string) (values []string, ok bool) {
 	for _, l := range lines {
 		item := strings.TrimSpace(uncomment(l))
@@ -109,6 +111,7 @@ func flowList(text string) []string {
 	return values
 }
 
+// splitOutsideQuotes splits at commas; a quoted item may contain one.
 func splitOutsideQuotes(s string) []string {
 	var parts []string
 	start, quote := 0, byte(0)

@@ -45,6 +45,7 @@ func (w *writer) set(key, text string) {
 	}
 }
 
+// list writes the concatenation of lists; an empty one is dropped like an empty string.
 func (w *writer) list(key string, lists ...[]string) {
 	var all []string
 	for _, l := range lists {
@@ -55,6 +56,7 @@ func (w *writer) list(key string, lists ...[]string) {
 	}
 }
 
+// firstOf returns the first of several spellings of a fact that the card has.
 func firstOf(c card, keys ...string) string {
 	for _, k := range keys {
 		if v := c.one(k); v != "" {
@@ -164,6 +166,8 @@ var samplingKeys = [...]struct {
 	{"mirostat_eta", "mirostat_eta", KindFloat32},
 }
 
+// sampling copies the recommended sampler settings. A number of the wrong kind is an error: silently dropping a temperature
+// would change how the model answers.
 func (w *writer) sampling() error {
 	text, ok := w.o.Side["generation_config.json"]
 	if !ok {

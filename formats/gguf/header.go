@@ -79,6 +79,8 @@ type Header struct {
 // Alignment returns the value of general.alignment, 32 when absent.
 func (h *Header) Alignment() (int64, error) { return alignment(&h.KV, safeio.DefaultLimits()) }
 
+// alignment reads general.alignment. Only the exact type counts: a reader that accepted others would place the tensors
+// elsewhere than llama.cpp.
 func alignment(kv *Metadata, lim safeio.Limits) (int64, error) {
 	const key = "general.alignment"
 	v, ok := kv.Get(key)

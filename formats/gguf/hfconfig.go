@@ -27,6 +27,7 @@ func (f *File) HF() (config []byte, src tensor.Source, err error) {
 	return text, v, nil
 }
 
+// hf builds the view and the numbers behind it, without config.json.
 func (f *File) hf() (*params, *view, error) {
 	p, err := f.readParams()
 	if err != nil {
@@ -40,9 +41,14 @@ func (f *File) hf() (*params, *view, error) {
 	return p, v, err
 }
 
+// wrap names the file in an error about its metadata.
 func (f *File) wrap(err error) error {
 	return &safeio.Error{Op: "read", Path: f.path, Off: -1, Err: err}
 }
+
+// config.json is rebuilt from the hyperparameters and from the tensors themselves: biases, a separate head and the size of the
+// vocabulary are facts of the file, whatever its metadata say. Numbers are spelled as their author wrote them before
+// they were rounded to float32. Keys that only training reads are left out.
 
 // object builds a JSON object with keys in the order they were added.
 type object struct {
@@ -50,6 +56,7 @@ type object struct {
 	err     error
 }
 
+// add appends a member; the first failure sticks and value reports it.
 func (o *object) add(key string, v any) {
 	if o.err != nil {
 		return
@@ -63,6 +70,7 @@ func (o *object) add(key string, v any) {
 	o.members = append(o.members, safeio.Member{Key: key, Value: value})
 }
 
+// value returns the finished object.
 func (o *object) value() (safeio.Value, error) {
 	if o.err != nil {
 		return safeio.Value{}, o.err
@@ -228,6 +236,8 @@ func (f *File) llama3(p *params, t *Tensor) (*arch.Rope, error) {
 	return nil, safeio.Unsupportedf("the frequency factors in %s fit no known rope scaling", nameRopeFreqs)
 }
 
+// closeTo compares frequency factors. Other tools compute the powers with other last bits, hence the tolerance; two
+// scalings of published models differ by far more.
 func closeTo(a []float32, b []float64) bool {
 	for i := range a {
 		if !(math.Abs(float64(a[i])-b[i]) <= 1e-4*math.Abs(b[i])) {

@@ -38,6 +38,7 @@ var hfFamilies = [...]hfFamily{
 	{"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", false, false},
 }
 
+// hfFamilyOf finds the row of an architecture.
 func hfFamilyOf(name string) (hfFamily, error) {
 	for _, f := range hfFamilies {
 		if f.arch == name {
@@ -101,6 +102,7 @@ func (f *File) readParams() (*params, error) {
 	return p, p.settle(f)
 }
 
+// readReals reads the floating-point numbers and what scaling they belong to.
 func (p *params) readReals(kv *Metadata) error {
 	var err error
 	if p.eps, err = kv.Float(p.arch + ".attention.layer_norm_rms_epsilon"); err != nil {

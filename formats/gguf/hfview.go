@@ -9,6 +9,11 @@ import (
 	"github.com/llmquant/quantize/quant/grid/ggml"
 )
 
+// The view computes nothing when it is opened: it maps every Hugging Face name to a tensor, a matrix within it and a row
+// order. Reading then goes through three cases, from cheap to dear: plain floats in order are the file's own bytes;
+// plain floats of permuted heads are picked row by row; block formats are decoded row by row. No case holds more than one
+// head or one buffer in memory.
+
 // view is a file in Hugging Face names and row order. Plain float tensors keep their type; block formats read as F32.
 type view struct {
 	f      *File
@@ -17,6 +22,7 @@ type view struct {
 	index  map[string]int
 }
 
+// newView indexes the places. Two tensors for one name would let a reader choose, so they are refused.
 func newView(f *File, places []place) (*view, error) {
 	v := &view{f: f, places: places, index: make(map[string]int, len(places))}
 	for i, p := range places {
@@ -85,6 +91,8 @@ type rows struct {
 // viewBuffer is about how much is read at once.
 const viewBuffer = 256 << 10
 
+// rows lays out the units of a tensor. A permuted tensor is read head by head: its rows leave a head in no other order than
+// they entered it, so a head is the least that must be in memory.
 func (p *place) rows() rows {
 	t := p.t
 	r := rows{count: t.NE[1], shown: t.NE[0] * p.info.DType.Size()}
@@ -101,6 +109,7 @@ func (p *place) rows() rows {
 	return r
 }
 
+// read serves a range of the shown bytes. Ranges need not start at rows: safetensors writers copy in fixed chunks.
 func (v *view) read(p *place, dst []byte, off int64) error {
 	r := p.rows()
 	plain := p.t.Type.DType() != tensor.Invalid
@@ -154,6 +163,7 @@ type decoder struct {
 	shown []byte
 }
 
+// unit returns the shown bytes of one stored unit, valid until the next call.
 func (d *decoder) unit(stored []byte) []byte {
 	if d.plain {
 		return stored

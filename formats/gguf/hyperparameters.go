@@ -4,6 +4,9 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// The hyperparameters are written from the resolved model, whose numbers are checked against the tensors, except for the
+// few that no tensor shows and config.json alone knows.
+
 // plainFileType is general.file_type of a conversion to a plain type.
 var plainFileType = map[Type]uint32{F32: 0, F16: 1, BF16: 32}
 
@@ -23,6 +26,7 @@ var families = [...]family{
 	{arch: "qwen3moe", headDim: true},
 }
 
+// familyOf finds the row of an architecture, or refuses it with the list of those that are supported.
 func familyOf(arch string) (family, error) {
 	for _, f := range families {
 		if f.arch == arch {
@@ -32,10 +36,13 @@ func familyOf(arch string) (family, error) {
 	return family{}, safeio.Unsupportedf("GGUF architecture %q is not supported; supported: llama, qwen2, qwen3, qwen3moe", arch)
 }
 
+// key prefixes a name with the architecture, as all hyperparameters are.
 func (w *writer) key(name string) string { return w.model.GGUF.Arch + "." + name }
 
+// count writes a whole number; the converter uses u32 for all of them.
 func (w *writer) count(name string, n int) { w.kv.Set(w.key(name), Uint32(uint32(n))) }
 
+// real writes a floating-point number; the converter rounds all of them to f32.
 func (w *writer) real(name string, x float64) { w.kv.Set(w.key(name), Float32(float32(x))) }
 
 // hyperparameters writes the {arch}.* keys and the file type, in the reference's order.

@@ -72,6 +72,7 @@ func OpenImatrix(path string) (*Imatrix, error) {
 	return m, nil
 }
 
+// sort orders the entries by name, which Find relies on and both file forms write.
 func (m *Imatrix) sort() {
 	slices.SortFunc(m.Entries, func(a, b ImatrixEntry) int { return cmp.Compare(a.Name, b.Name) })
 }

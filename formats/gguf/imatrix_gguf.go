@@ -10,6 +10,9 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// The GGUF form keeps sums and counts apart, as float32, one tensor each, so that matrices can be merged exactly and unseen
+// experts recognised. It has no architecture: it fits any file with the same tensor names and sizes.
+
 // readGGUF reads NAME.in_sum2 and NAME.counts pairs.
 func (m *Imatrix) readGGUF(r io.ReaderAt, size int64) error {
 	p, err := parse(r, size, safeio.DefaultLimits())
@@ -78,6 +81,7 @@ func (m *Imatrix) readTensor(r io.ReaderAt, p *parsed, t *Tensor, byName map[str
 	return nil
 }
 
+// floatsOf widens little-endian bytes to numbers.
 func floatsOf(raw []byte) []float32 {
 	out := make([]float32, len(raw)/4)
 	for i := range out {

@@ -66,6 +66,8 @@ func (r *reader) length(what string, recordSize int64) int64 {
 	return n
 }
 
+// legacyEntry reads one entry. It keeps the calls as the count of a single matrix: how many matrices the values cover shows
+// only when they are compared with a tensor.
 func (r *reader) legacyEntry() ImatrixEntry {
 	name := r.bytes(r.length("an entry's name", 1), "an entry's name")
 	if r.err == nil && (name == "" || !utf8.ValidString(name)) {
@@ -103,11 +105,13 @@ func (m *Imatrix) EncodeLegacy() []byte {
 	return appendLegacyString(b, name)
 }
 
+// appendLegacyString appends an i32 length and the bytes.
 func appendLegacyString(b []byte, s string) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
 }
 
+// appendLegacy appends one entry, in float32 steps of the reference so that its bytes come out.
 func (m *Imatrix) appendLegacy(b []byte, e *ImatrixEntry) []byte {
 	calls := int32(e.Counts[0])
 	if !m.Legacy {
@@ -131,6 +135,7 @@ func (m *Imatrix) appendLegacy(b []byte, e *ImatrixEntry) []byte {
 	return b
 }
 
+// largest returns the greatest value, 0 for none.
 func largest(values []float32) float32 {
 	most := float32(0)
 	for _, x := range values {

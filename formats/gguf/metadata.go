@@ -89,6 +89,7 @@ func (m *Metadata) Clone() Metadata {
 // MissingKey is the error for a key that a file must have.
 func MissingKey(key string) error { return safeio.Corruptf("the metadata lack the key %q", key) }
 
+// atKey adds the key to an error about its value.
 func atKey(key string, err error) error {
 	if err == nil {
 		return nil
@@ -102,7 +103,10 @@ type keyError struct {
 	err error
 }
 
+// Error implements error.
 func (e *keyError) Error() string { return "key \"" + e.key + "\" " + e.err.Error() }
+
+// Unwrap gives access to the class.
 func (e *keyError) Unwrap() error { return e.err }
 
 // Int returns an integer within [low, high].

@@ -9,6 +9,9 @@ import (
 	"unicode"
 )
 
+// llama.cpp's converter names a file's contents after its directory or Hub repository. The parts are guesses by pattern,
+// kept here because model catalogues group files by them; nothing in a model's behaviour depends on them.
+
 // modelID holds the parts of a model's name, as llama.cpp's converter guesses them from the name of its directory or of
 // its Hub repository: "org/Basename-7B-Instruct-v0.2".
 type modelID struct {
@@ -65,6 +68,7 @@ func parseModelID(id string, params int64) modelID {
 	return m
 }
 
+// annotate decides what piece i can be. The first piece is never a size or a finetune: a name starts with a name.
 func annotate(parts []part, i int, params int64) {
 	p := &parts[i]
 	switch {
@@ -148,6 +152,7 @@ func markBasename(parts []part) {
 	}
 }
 
+// join puts the pieces that keep accepts together again.
 func join(parts []part, once bool, keep func(part) bool) string {
 	var kept []string
 	for _, p := range parts {
@@ -170,6 +175,7 @@ func title(id string) string {
 	return strings.Join(words, " ")
 }
 
+// isLower reports whether a word has small letters and no capitals, Python's islower.
 func isLower(s string) bool {
 	return strings.ContainsFunc(s, unicode.IsLower) && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsUpper(r) || unicode.IsTitle(r) })
 }

@@ -28,6 +28,7 @@ var stems = map[arch.Role]string{
 
 const expertSuffix = "_exps"
 
+// block names a tensor of block n.
 func block(n int, name string) string { return "blk." + strconv.Itoa(n) + "." + name }
 
 // target is where a Hugging Face tensor goes.
@@ -101,6 +102,7 @@ func rotaryHeads(m *arch.Model, r arch.Role) int {
 // derived are the ends of tensor names that carry nothing: masks and tables that engines compute themselves.
 var derived = [...]string{".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"}
 
+// isDerived reports whether a checkpoint's tensor carries nothing that GGUF would keep.
 func isDerived(name string) bool {
 	for _, end := range derived {
 		if strings.HasSuffix(name, end) {

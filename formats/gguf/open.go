@@ -44,6 +44,7 @@ func OpenLimits(path string, lim safeio.Limits) (*File, error) {
 	return f, nil
 }
 
+// open reads the given file and, when it starts a split set, the others.
 func (f *File) open(lim safeio.Limits) error {
 	first, err := f.add(f.path, lim)
 	if err != nil {

@@ -31,6 +31,7 @@ func parse(r io.ReaderAt, size int64, lim safeio.Limits) (*parsed, error) {
 	return p, nil
 }
 
+// at gives an error of the parser the position it was noticed at.
 func at(in *reader, err error) error { return &safeio.Error{Op: "parse", Off: in.pos, Err: err} }
 
 // readPreamble reads everything before the data section.
@@ -86,6 +87,7 @@ func checkVersion(v uint32) error {
 	return safeio.Unsupportedf("GGUF version %d is newer than this tool (2 and 3 are supported)", v)
 }
 
+// readPair reads one key with its value. Keys must be unique: of two, readers disagree which one counts.
 func (p *parsed) readPair(in *reader, lim safeio.Limits) {
 	key := in.text(maxKeyBytes, "a metadata key")
 	if in.err != nil {
@@ -110,6 +112,7 @@ func (p *parsed) readPair(in *reader, lim safeio.Limits) {
 	p.KV.Set(key, v)
 }
 
+// readValue reads a value of kind k.
 func readValue(in *reader, k Kind, lim safeio.Limits) Value {
 	if in.err != nil {
 		return Value{}
@@ -131,6 +134,8 @@ func readValue(in *reader, k Kind, lim safeio.Limits) Value {
 	return v
 }
 
+// readArray reads an array. Arrays of numbers stay as the bytes of the file, which costs no more memory than the file itself
+// and lets a writer copy them unchanged; the getters decode.
 func readArray(in *reader, lim safeio.Limits) Value {
 	v := Value{kind: KindArray, elem: Kind(in.u32("an array's element kind"))}
 	if in.err != nil {

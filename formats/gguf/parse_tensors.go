@@ -7,6 +7,7 @@ import (
 	"github.com/llmquant/quantize/formats/tensor"
 )
 
+// readTensor reads one tensor info; its numbers are checked before anything is computed from them.
 func (p *parsed) readTensor(in *reader, lim safeio.Limits, names map[string]struct{}) {
 	t := Tensor{NE: [4]int64{1, 1, 1, 1}}
 	t.Name = in.text(int64(lim.GGUFTensorName), "a tensor name")
@@ -41,6 +42,7 @@ func (p *parsed) readTensor(in *reader, lim safeio.Limits, names map[string]stru
 	p.Tensors = append(p.Tensors, t)
 }
 
+// checkName refuses names that are empty, undecodable or taken.
 func checkName(name string, seen map[string]struct{}) error {
 	if name == "" {
 		return safeio.Corruptf("a tensor has no name")

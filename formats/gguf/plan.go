@@ -10,6 +10,9 @@ import (
 	"github.com/llmquant/quantize/formats/tensor"
 )
 
+// A plan is complete before any tensor exists: sizes follow from types and shapes, offsets from sizes. That is what lets a
+// job preallocate its files, fill tensors in any order from many goroutines and resume after a crash at any byte.
+
 // PlanOptions say where the tensors go.
 type PlanOptions struct {
 	Name      string // base name of the output, "model.gguf"; a split set replaces ".gguf" by "-00001-of-0000N.gguf"
@@ -58,6 +61,7 @@ func Plan(h *Header, o PlanOptions) (*container.Plan, error) {
 	return p, nil
 }
 
+// deleteSplit removes what a file said about its place in a split set it no longer belongs to.
 func deleteSplit(kv *Metadata) {
 	for _, key := range []string{keySplitNo, keySplitTensors, keySplitCount} {
 		kv.Delete(key)
@@ -102,6 +106,7 @@ func group(ts []Tensor, o PlanOptions, align int64) [][]Tensor {
 	return groups
 }
 
+// byShard groups the tensors by the file of the source they came from.
 func byShard(ts []Tensor) [][]Tensor {
 	n := 1
 	for i := range ts {
@@ -124,6 +129,7 @@ func padded(t *Tensor, align int64) int64 {
 	return n
 }
 
+// addFile lays out one file and appends it to the plan.
 func addFile(p *container.Plan, name string, kv *Metadata, ts []Tensor, align int64) error {
 	ts = append([]Tensor(nil), ts...)
 	size, err := setOffsets(ts, align)

@@ -8,6 +8,12 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// llama.cpp does not read split patterns from files; it implements a fixed set of them and a file names one. So does this
+// package: the table below maps the pre_tokenizer object of tokenizer.json, normalised, to the name of the implementation
+// that splits the same way. The reference finds the name by encoding a sample text with the real tokenizer and looking up
+// a hash of the ids, which works for the published vocabularies it knows and fails for every other; the description works
+// for any vocabulary that is split in a known way.
+
 // The split patterns of byte-level tokenizers, as they stand in tokenizer.json.
 const (
 	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
@@ -133,6 +139,7 @@ func describe(v safeio.Value) ([]string, error) {
 	return []string{kind}, nil
 }
 
+// describeByteLevel tells the two uses of ByteLevel apart: with its own split pattern, or as a mere change of alphabet.
 func describeByteLevel(v safeio.Value) ([]string, error) {
 	prefix, err := safeio.Or(v, "add_prefix_space", true, safeio.Value.Bool)
 	if err != nil {
@@ -152,6 +159,7 @@ func describeByteLevel(v safeio.Value) ([]string, error) {
 	return []string{step}, nil
 }
 
+// describeSplit names a Split step; forms that are not in the table get a description for the error message.
 func describeSplit(v safeio.Value) ([]string, error) {
 	pattern, err := v.Path("pattern", "Regex").Str()
 	if err != nil {

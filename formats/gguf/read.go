@@ -21,10 +21,13 @@ type reader struct {
 
 const bufferSize = 64 << 10
 
+// newReader starts at the first byte of a file of that size.
 func newReader(r io.ReaderAt, size int64) *reader { return &reader{r: r, size: size} }
 
+// left returns the bytes that have not been read.
 func (r *reader) left() int64 { return r.size - r.pos }
 
+// fail records the first error.
 func (r *reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -76,6 +79,7 @@ func (r *reader) fill() {
 	r.read(r.buf, r.at)
 }
 
+// read fills dst or fails; a file that shrank since it was opened is an error, never zeros.
 func (r *reader) read(dst []byte, off int64) {
 	if err := safeio.ReadFullAt(r.r, dst, off); err != nil {
 		r.fail(err)
@@ -96,7 +100,10 @@ func (r *reader) bytes(n int64, what string) string {
 	return string(b)
 }
 
+// u32 reads four bytes.
 func (r *reader) u32(what string) uint32 { return binary.LittleEndian.Uint32(r.fixed(4, what)) }
+
+// u64 reads eight bytes.
 func (r *reader) u64(what string) uint64 { return binary.LittleEndian.Uint64(r.fixed(8, what)) }
 
 // count reads a length and checks it against a cap and the least size of that many records.

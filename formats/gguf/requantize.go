@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+// The metadata of a requantized file, in llama-quantize's order: the source's pairs without split keys; quantization
+// version and file type, moved to the end because ggml's setters remove and append; overrides as given; the facts about the
+// importance matrix. Tensors are sorted anew. Both orders matter: equal input must give equal bytes, also to those of
+// the reference, so that a file can be checked by its hash alone.
+
 // BlockNumber returns N of a name that starts with "blk.N.".
 func BlockNumber(name string) (n int, ok bool) {
 	rest, ok := strings.CutPrefix(name, "blk.")

@@ -4,6 +4,11 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// Which token starts a text, which ends it and whether they are added is spread over three files that may contradict each
+// other. The order of precedence below is the reference's, because a wrong BOS changes every answer of a model and users
+// compare with llama.cpp. One thing is read more carefully here: a token given as an object ({"content": "<s>"}) equals
+// the same token given as text.
+
 // specials finds the ids of special tokens and whether BOS, EOS and SEP are added to a text.
 type specials struct {
 	t             *TokenizerInfo
@@ -21,6 +26,7 @@ type named[T any] struct {
 	value T
 }
 
+// set replaces the value of a name or appends it: the order in which names first appear is the order of the keys.
 func set[T any](list *[]named[T], name string, v T) {
 	for i := range *list {
 		if (*list)[i].name == name {
@@ -36,6 +42,8 @@ var specialKeys = map[string]string{
 	"bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding", "mask": "mask", "eot": "eot", "eom": "eom",
 }
 
+// collect asks the sources in the reference's order: the template, tokenizer_config.json by text, config.json by number. The
+// first id found for a type stays.
 func (s *specials) collect() {
 	s.types = []string{"bos", "eos", "unk", "sep", "pad", "cls", "mask"}
 	s.content = make(map[string]string)
@@ -73,6 +81,7 @@ func tokenText(v safeio.Value) string {
 	return text
 }
 
+// byContent finds the id of a type's text among the added tokens.
 func (s *specials) byContent(typ string) {
 	text := s.content[typ]
 	if text == "" {
@@ -156,6 +165,7 @@ func (s *specials) separator(pair []TemplatePiece, first, last string) (sep, ok 
 	return sep, true
 }
 
+// write sets the keys in the order in which the facts were found.
 func (s *specials) write(kv *Metadata) {
 	for _, id := range s.ids {
 		if key, ok := specialKeys[id.name]; ok {

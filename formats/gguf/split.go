@@ -19,6 +19,7 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
+// splitOf reads the keys of a split set. A file without them, or merged from a set, stands alone.
 func splitOf(kv *Metadata) (split, error) {
 	if !kv.Has(keySplitCount) {
 		return split{count: 1}, nil

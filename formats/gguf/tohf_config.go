@@ -51,6 +51,7 @@ func stepObject(step string) any {
 	return map[string]any{"type": "Split", "pattern": map[string]any{"Regex": step[len(bySplit("")):]}, "behavior": "Isolated", "invert": false}
 }
 
+// byteLevelStep writes a ByteLevel object; trim_offsets affects positions only, never ids.
 func byteLevelStep(prefix, regex bool) map[string]any {
 	return map[string]any{"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": true, "use_regex": regex}
 }

@@ -6,6 +6,10 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// tokenizer.json is rebuilt from vocabulary, merges and names so that the ids come out as llama.cpp computes them. For
+// byte-level BPE that is what the original tokenizer does. For SentencePiece vocabularies it is what tokenizer.model does;
+// a tokenizer.json that treats leading spaces otherwise (Metaspace with prepend_scheme "first") cannot be told from it.
+
 // tokenizerJSON reconstructs tokenizer.json.
 func (f *File) tokenizerJSON(p *params) ([]byte, error) {
 	v, err := f.readVocabulary(p)
@@ -34,6 +38,7 @@ var composed = [...]struct {
 	plain int
 }{{"qwen2", 151643}, {"deepseek-r1-qwen", 151643}}
 
+// normalizer returns what is known about a vocabulary beyond the file.
 func (v *vocabulary) normalizer() any {
 	for _, c := range composed {
 		if v.pre == c.pre && v.embedded() == c.plain {
@@ -121,6 +126,7 @@ func (v *vocabulary) sentencePieces(o *object, f *File) error {
 	return o.addObject("model", model)
 }
 
+// addObject adds a nested object.
 func (o *object) addObject(key string, inner *object) error {
 	v, err := inner.value()
 	if err != nil {

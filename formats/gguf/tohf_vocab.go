@@ -55,6 +55,7 @@ func (f *File) readVocabulary(p *params) (*vocabulary, error) {
 	return v, err
 }
 
+// typ returns the type of a token.
 func (v *vocabulary) typ(id int) TokenType { return TokenType(v.types[id]) }
 
 // isAdded reports whether a token is matched as a whole before the model sees the text.
@@ -93,6 +94,7 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
+// addedTokens lists the tokens that are matched before the model sees the text, by id.
 func (v *vocabulary) addedTokens() []addedToken {
 	list := []addedToken{}
 	for id, text := range v.tokens {

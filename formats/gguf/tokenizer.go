@@ -7,6 +7,11 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
+// A GGUF file carries its whole tokenizer, but says less about it than tokenizer.json does: a list of tokens with types, the
+// merges or scores, ids of special tokens, and a name for everything that happens before the merges. What has no key
+// (normalizers, flags of added tokens, templates beyond BOS and EOS) is lost on the way in and takes defaults on the way
+// out. Ids without a token get a placeholder, since the embedding has a row for them and readers count tokens.
+
 // TokenType says what a token is for, with the codes of tokenizer.ggml.token_type.
 type TokenType int32
 
@@ -159,6 +164,7 @@ func (w *writer) tokenizer() error {
 	return nil
 }
 
+// vocabulary writes the lists that have one element per token, in the converter's order.
 func (w *writer) vocabulary(t *TokenizerInfo) {
 	texts := make([]string, len(t.Tokens))
 	types := make([]int32, len(t.Tokens))

@@ -89,6 +89,7 @@ func eachAdded(config safeio.Value, read func(id int64, v safeio.Value) error) e
 	return nil
 }
 
+// parseID reads the decimal keys of added_tokens_decoder without the freedoms of strconv (signs, underscores, spaces).
 func parseID(key string) (int64, error) {
 	if key == "" || len(key) > 9 || strings.Trim(key, "0123456789") != "" {
 		return 0, safeio.Corruptf("%q is no token id", key)
@@ -123,6 +124,7 @@ func (t *TokenizerInfo) readVocab(v safeio.Value, vocab int) error {
 	return nil
 }
 
+// place puts a token at its id. Two tokens with one id would make the vocabulary depend on the reader's order.
 func (t *TokenizerInfo) place(id int, text string) error {
 	switch {
 	case id < 0 || id >= len(t.Tokens):
@@ -175,6 +177,7 @@ func (t *TokenizerInfo) readTemplate(side map[string][]byte) error {
 	return nil
 }
 
+// readPostProcessor finds the template among the steps of a post-processor; the other kinds put no tokens around a text.
 func (t *TokenizerInfo) readPostProcessor(v safeio.Value) {
 	steps := []safeio.Value{v}
 	if list := v.Get("processors"); list.Kind() == safeio.Array {
@@ -187,6 +190,7 @@ func (t *TokenizerInfo) readPostProcessor(v safeio.Value) {
 	}
 }
 
+// templateOf reads the pieces of a template.
 func templateOf(v safeio.Value) []TemplatePiece {
 	var pieces []TemplatePiece
 	for item := range v.Items() {
@@ -232,6 +236,7 @@ func (t *TokenizerInfo) asSentencePiece(doc safeio.Value, vocab int) {
 	}
 }
 
+// prependsByMetaspace reports whether a Metaspace pre-tokenizer puts a space before the text, in both spellings of the option.
 func prependsByMetaspace(pre safeio.Value) bool {
 	kind, _ := pre.Get("type").Str()
 	scheme, err := pre.Get("prepend_scheme").Str()

@@ -60,6 +60,7 @@ var kinds = [...]struct {
 	KindFloat64: {"f64", 8, real},
 }
 
+// valid reports whether the code exists.
 func (k Kind) valid() bool { return int(k) < len(kinds) }
 
 // String returns the short name: "u32", "str", "arr".
@@ -151,6 +152,7 @@ func (v Value) TypeName() string {
 	return v.kind.String()
 }
 
+// mismatch is the error of a getter that meets another type.
 func (v Value) mismatch(want string) error {
 	return safeio.Corruptf("is of type %s where %s is expected", v.TypeName(), want)
 }
@@ -163,6 +165,7 @@ func (v Value) Int() (int64, error) {
 	return intOf(v.kind, v.num)
 }
 
+// intOf returns the value of integer bits; only u64 can exceed int64.
 func intOf(k Kind, num uint64) (int64, error) {
 	if kinds[k].class == unsigned && num > math.MaxInt64 {
 		return 0, safeio.Corruptf("the integer %d is too large", num)
@@ -178,6 +181,7 @@ func (v Value) Float() (float64, error) {
 	return floatOf(v.kind, v.num), nil
 }
 
+// floatOf returns the value of floating-point bits, widened exactly.
 func floatOf(k Kind, num uint64) float64 {
 	if k == KindFloat32 {
 		return float64(math.Float32frombits(uint32(num)))

@@ -13,6 +13,7 @@ func (v Value) Format(max int) string {
 	return formatScalar(v.kind, v.num)
 }
 
+// formatScalar spells a number or bool.
 func formatScalar(k Kind, num uint64) string {
 	switch kinds[k].class {
 	case unsigned:
@@ -29,6 +30,7 @@ func formatScalar(k Kind, num uint64) string {
 	return strconv.FormatFloat(floatOf(k, num), 'g', -1, bits)
 }
 
+// formatArray spells the first elements and the length.
 func (v Value) formatArray(max int) string {
 	b := []byte("[")
 	for i := range v.Len() {

@@ -23,6 +23,7 @@ var repository = filepath.Join("..", "..", "..")
 type source struct {
 	header *gguf.Header
 	rows   map[string][]float32 // by GGUF name
+	raw    map[string][]byte    // stored bytes of a quantized source
 }
 
 func convert(t *testing.T, name string) *source {
@@ -62,7 +63,12 @@ func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 // quantize makes the files that llama-quantize would: types, order, metadata, data.
 func (s *source) quantize(t *testing.T, a Arch, o Options, im *gguf.Imatrix, imName string, keepSplit bool) [][]byte {
 	t.Helper()
-	ro := gguf.RequantizeOptions{FileType: o.File.ID, KeepType: o.Copy, KeepSplit: keepSplit}
+	return s.quantizeWith(t, a, o, gguf.RequantizeOptions{KeepSplit: keepSplit}, im, imName)
+}
+
+func (s *source) quantizeWith(t *testing.T, a Arch, o Options, ro gguf.RequantizeOptions, im *gguf.Imatrix, imName string) [][]byte {
+	t.Helper()
+	ro.FileType, ro.KeepType = o.File.ID, o.Copy
 	if im != nil {
 		facts := im.Facts(imName)
 		ro.Imatrix = &facts
@@ -75,7 +81,7 @@ func (s *source) quantize(t *testing.T, a Arch, o Options, im *gguf.Imatrix, imN
 		h.Tensors[i], ok = h.Tensors[i].WithType(choices[i].Type)
 		require.True(t, ok)
 	}
-	p, err := gguf.Plan(h, gguf.PlanOptions{Name: "out.gguf", KeepSplit: keepSplit})
+	p, err := gguf.Plan(h, gguf.PlanOptions{Name: "out.gguf", KeepSplit: ro.KeepSplit})
 	require.NoError(t, err)
 	out := make([][]byte, len(p.Files))
 	for i, f := range p.Files {
@@ -88,9 +94,39 @@ func (s *source) quantize(t *testing.T, a Arch, o Options, im *gguf.Imatrix, imN
 	return out
 }
 
+// as returns the model as a quantized source: the header of the file and the weights it decodes to.
+func (s *source) as(t *testing.T, file string) *source {
+	t.Helper()
+	f, _ := ParseFileType(file)
+	a, err := ArchOf(&s.header.KV)
+	require.NoError(t, err)
+	content := s.quantize(t, a, Options{File: f}, nil, "", false)[0]
+	path := filepath.Join(t.TempDir(), "q.gguf")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	g, err := gguf.Open(path)
+	require.NoError(t, err)
+	defer g.Close()
+	q := &source{header: &g.Header, rows: map[string][]float32{}, raw: map[string][]byte{}}
+	for i := range g.Tensors {
+		tensor := &g.Tensors[i]
+		raw := make([]byte, tensor.Bytes)
+		require.NoError(t, g.ReadAt(tensor, raw, 0))
+		grid, ok := ggml.ByID(uint32(tensor.Type))
+		require.True(t, ok)
+		rows := make([]float32, tensor.Elements())
+		grid.DecodeRow(rows, raw)
+		q.rows[tensor.Name], q.raw[tensor.Name] = rows, raw
+	}
+	return q
+}
+
 func (s *source) encode(t *testing.T, g *gguf.Tensor, im *gguf.Imatrix, dst []byte) {
 	t.Helper()
 	rows := s.rows[g.Name]
+	if have, ok := s.header.Find(g.Name); ok && have.Type == g.Type && s.raw != nil {
+		copy(dst, s.raw[g.Name])
+		return
+	}
 	if g.Type == gguf.F32 || g.Type == gguf.F16 || g.Type == gguf.BF16 {
 		require.NoError(t, gguf.EncodeRows(dst, g.Type, rows))
 		return
@@ -186,7 +222,12 @@ func imatrix(t *testing.T, model string, use bool) (im *gguf.Imatrix, name strin
 	if !use {
 		return nil, "", true
 	}
-	name = fmt.Sprintf("%s.imatrix.gguf", model)
+	return imatrixFile(t, fmt.Sprintf("%s.imatrix.gguf", model))
+}
+
+func imatrixFile(t *testing.T, file string) (im *gguf.Imatrix, name string, ok bool) {
+	t.Helper()
+	name = file
 	path := filepath.Join(repository, "testdata", "gguf", name)
 	if !exists(path) {
 		if path = filepath.Join(repository, "..", "shared", "golden", "llamacpp", name); !exists(path) {
