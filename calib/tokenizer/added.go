@@ -20,7 +20,7 @@ type AddedToken struct {
 }
 
 // maxAddedToken bounds the length of an added token: matching costs at most that many steps per byte of text.
-const maxAddedToken = 1024
+const maxAddedToken = 256
 
 // addedSet finds the leftmost, longest added token in text. It is a trie over bytes whose edges are sorted by node.
 type addedSet struct {
@@ -33,11 +33,13 @@ type addedSet struct {
 	t      *categories
 }
 
+// trieNode is a prefix of some tokens, edges[first:first+n] are its continuations.
 type trieNode struct {
 	first, n int32 // its edges
 	token    int32 // index into tokens, -1 for none
 }
 
+// trieEdge leads from a node to the one that is b longer.
 type trieEdge struct {
 	b  byte
 	to int32
@@ -203,11 +205,14 @@ func (set *addedSet) trimEnd(s string, i int) int {
 	return i
 }
 
+// wordBefore and wordAfter look at the character that touches a token from outside; text that begins or ends there
+// does not.
 func (set *addedSet) wordBefore(s string) bool {
 	r, n := utf8.DecodeLastRuneInString(s)
 	return n > 0 && set.t.isWord(r)
 }
 
+// wordAfter: see wordBefore.
 func (set *addedSet) wordAfter(s string) bool {
 	r, n := utf8.DecodeRuneInString(s)
 	return n > 0 && set.t.isWord(r)

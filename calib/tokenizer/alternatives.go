@@ -114,16 +114,20 @@ const (
 	notLPS          = ^(classNewline | classL | classP | classS)
 )
 
+// lit is a row's builder for a fixed text.
 func lit(text string) func(*categories) matcher {
 	return func(*categories) matcher { return literal(text) }
 }
 
+// inside is a row's builder for a run of listed characters.
 func inside(set string) func(*categories) matcher {
 	return func(t *categories) matcher { return t.runIn(0, parseRunes(set), false) }
 }
 
+// foldedContraction compares as (?i:…) does, by Unicode case folding.
 func foldedContraction(*categories) matcher { return contraction(true) }
 
+// asciiContraction compares as [sS] does.
 func asciiContraction(*categories) matcher { return contraction(false) }
 
 // asciiDigits matches exactly n of 0 to 9.

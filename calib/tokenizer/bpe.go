@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"strings"
 	"unicode/utf8"
 )
@@ -31,21 +32,29 @@ type pair struct {
 }
 
 // pairTable is an open-addressing hash table of merge rules, at most two thirds full.
+//
+// Keys come from the file, so that with a known hash somebody could make all of them collide: the factor is drawn anew
+// for every table. Only the order of slots depends on it.
 type pairTable struct {
-	slots []pair
-	shift uint
+	slots  []pair
+	shift  uint
+	factor uint64 // odd
 }
 
+// noRank is above every rank: there is no such rule.
 const noRank = math.MaxUint32
 
+// newPairTable makes room for n rules.
 func newPairTable(n int) pairTable {
 	size := uint(bits.Len(uint(n + n/2 + 8)))
-	return pairTable{slots: make([]pair, 1<<size), shift: 64 - size}
+	return pairTable{slots: make([]pair, 1<<size), shift: 64 - size, factor: rand.Uint64() | 1}
 }
 
+// pairKey is never 0, which marks a free slot: ids stay below 2³¹.
 func pairKey(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) + 1 }
 
-func (t *pairTable) slot(key uint64) uint64 { return key * 0x9e3779b97f4a7c15 >> t.shift }
+// slot takes the highest bits of a multiplicative hash.
+func (t *pairTable) slot(key uint64) uint64 { return key * t.factor >> t.shift }
 
 // set adds a rule; of two rules for the same pair the later one counts.
 func (t *pairTable) set(left, right int32, rank uint32, id int32) {
@@ -120,6 +129,7 @@ func (m *bpe) eachWord(sc *scratch, piece string) {
 // metaspace is the visible blank of SentencePiece, U+2581.
 const metaspace = "▁"
 
+// word encodes one word, from the cache when it has been there before.
 func (m *bpe) word(sc *scratch, w string) {
 	if len(w) == 0 {
 		return
@@ -138,6 +148,7 @@ func (m *bpe) word(sc *scratch, w string) {
 	m.encode(sc, w)
 }
 
+// encode splits one word into symbols and merges them.
 func (m *bpe) encode(sc *scratch, w string) {
 	if m.whole != nil {
 		if id, ok := m.whole[w]; ok {
@@ -158,6 +169,7 @@ func (m *bpe) encode(sc *scratch, w string) {
 	}
 }
 
+// byteSymbols makes one symbol of every byte.
 func (m *bpe) byteSymbols(sc *scratch, w string) {
 	pending := false // an unknown symbol waits
 	for i := range len(w) {
@@ -170,6 +182,7 @@ func (m *bpe) byteSymbols(sc *scratch, w string) {
 	sc.flushUnknown(m.unk, &pending)
 }
 
+// runeSymbols makes one symbol of every character, or one of every byte of a character that the vocabulary lacks.
 func (m *bpe) runeSymbols(sc *scratch, w string) {
 	pending := false
 	for i := 0; i < len(w); {
@@ -200,6 +213,7 @@ func (m *bpe) runeSymbols(sc *scratch, w string) {
 	sc.flushUnknown(m.unk, &pending)
 }
 
+// hasBytes reports whether all bytes of s have ids: byte fallback works for whole characters only.
 func (m *bpe) hasBytes(s string) bool {
 	for i := range len(s) {
 		if m.bytes[s[i]] < 0 {
@@ -220,11 +234,13 @@ func (m *bpe) unknown(sc *scratch, pending *bool) {
 	*pending = true
 }
 
+// symbol appends a known symbol behind a waiting unknown one.
 func (sc *scratch) symbol(id, unk int32, pending *bool) {
 	sc.flushUnknown(unk, pending)
 	sc.ids = append(sc.ids, id)
 }
 
+// flushUnknown appends the unknown symbol that waits, if one does.
 func (sc *scratch) flushUnknown(unk int32, pending *bool) {
 	if *pending {
 		sc.ids = append(sc.ids, unk)

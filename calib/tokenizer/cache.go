@@ -2,6 +2,7 @@ package tokenizer
 
 import "math/bits"
 
+// The shape of the cache: nearly all words of prose and code are shorter, and one megabyte fits a core's own cache.
 const (
 	maxCachedWord = 24      // bytes of a word that the cache takes
 	maxCachedIDs  = 8       // ids of such a word
@@ -47,17 +48,20 @@ func keyOf(w string) wordKey {
 	return k
 }
 
+// load64 and load32 read little-endian; the compiler makes one load of each.
 func load64(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
+// load32: see load64.
 func load32(s string) uint32 {
 	_ = s[3]
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
+// slot hashes by two wide multiplications. Words that collide take each other's place, nothing worse.
 func (k *wordKey) slot() uint64 {
 	hi, lo := bits.Mul64(k.a^0x9e3779b97f4a7c15, k.b^0xe7037ed1a0b428db^uint64(k.size))
 	hi2, lo2 := bits.Mul64(hi^lo^k.c, 0xa0761d6478bd642f)

@@ -78,6 +78,8 @@ type categories struct {
 // loadCategories expands the table once; it is constant from then on.
 var loadCategories = sync.OnceValue(func() *categories { return expandCategories(categoryRuns) })
 
+// expandCategories expands runs of (length, category). Equal blocks are stored once: most of the range is unassigned,
+// private or Han.
 func expandCategories(runs []byte) *categories {
 	t := &categories{}
 	seen := map[[256]uint8]uint16{}
@@ -104,8 +106,10 @@ func expandCategories(runs []byte) *categories {
 	return t
 }
 
+// of returns the category of a code point.
 func (t *categories) of(r rune) uint8 { return t.blocks[t.stage[uint32(r)>>8]][r&0xff] }
 
+// is reports whether a code point is in a class.
 func (t *categories) is(r rune, c class) bool { return c>>t.of(r)&1 != 0 }
 
 // run returns the end of the longest run of characters in c that starts at i.

@@ -15,6 +15,9 @@ type charsmap struct {
 	replacements string // each ends with a NUL
 }
 
+// maxReplacement bounds what one character may become; the longest of Unicode's compatibility forms has 33 bytes.
+const maxReplacement = 256
+
 // newCharsmap reads <trie size><trie><replacements>. The trie is not walked here; whatever it holds, a step that leaves
 // it is a text without a rule.
 func newCharsmap(blob []byte) (*charsmap, error) {
@@ -29,6 +32,11 @@ func newCharsmap(blob []byte) (*charsmap, error) {
 	c := &charsmap{units: make([]uint32, size/4), replacements: string(blob[size:])}
 	if !utf8.ValidString(c.replacements) {
 		return nil, safeio.Corruptf("the precompiled character map is not valid UTF-8")
+	}
+	for r := range strings.SplitSeq(c.replacements, "\x00") {
+		if len(r) > maxReplacement {
+			return nil, safeio.Limitf("a replacement of the precompiled character map is longer than %d bytes", maxReplacement)
+		}
 	}
 	for i := range c.units {
 		c.units[i] = binary.LittleEndian.Uint32(blob[4*i:])

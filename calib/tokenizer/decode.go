@@ -10,6 +10,7 @@ import (
 // A decoder is one step on the way from tokens back to text; the strings that remain at the end are joined.
 type decoder func(tokens []string) []string
 
+// decoderReaders reads one decoder each.
 var decoderReaders = map[string]func(v safeio.Value) (decoder, error){
 	"ByteLevel":    readByteLevelDecoder,
 	"ByteFallback": readByteFallbackDecoder,
@@ -19,6 +20,7 @@ var decoderReaders = map[string]func(v safeio.Value) (decoder, error){
 	"Metaspace":    readMetaspaceDecoder,
 }
 
+// readDecoder reads one decoder or a Sequence of them. Without any, tokens are joined by blanks, as the library does.
 func (p *parser) readDecoder(v safeio.Value) error {
 	p.hasDecoder = true
 	kind, err := typeOf(v)
@@ -44,8 +46,18 @@ func (p *parser) readDecoder(v safeio.Value) error {
 		return safeio.Limitf("more than %d decoders", maxSteps)
 	}
 	d, err := read(v)
+	if err != nil {
+		return err
+	}
 	p.decoders = append(p.decoders, d)
-	return err
+	if kind != "Replace" {
+		return nil
+	}
+	old, with, err := replacement(v)
+	if err != nil {
+		return err
+	}
+	return multiply(&p.regrowth, growth(old, with))
 }
 
 // eachToken applies f to every token.
@@ -58,6 +70,7 @@ func eachToken(f func(i int, token string) string) decoder {
 	}
 }
 
+// readByteLevelDecoder: the options concern encoding only.
 func readByteLevelDecoder(v safeio.Value) (decoder, error) {
 	return decodeByteLevel, only(v, "ByteLevel", "type", "add_prefix_space", "trim_offsets", "use_regex")
 }
@@ -75,6 +88,7 @@ func decodeByteLevel(tokens []string) []string {
 	return []string{validUTF8(b.String())}
 }
 
+// readByteFallbackDecoder reads the decoder that undoes byte fallback.
 func readByteFallbackDecoder(v safeio.Value) (decoder, error) {
 	return decodeByteFallback, only(v, "ByteFallback", "type")
 }
@@ -115,6 +129,7 @@ func byteToken(t string) (byte, bool) {
 	return byte(hi<<4 | lo), hi|lo >= 0
 }
 
+// hexDigit returns the value of a hexadecimal digit, -1 for anything else (signs and blanks included).
 func hexDigit(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -125,6 +140,7 @@ func hexDigit(c byte) int {
 	return -1
 }
 
+// readFuse reads the decoder that makes one token of all, so that the next one sees where the text begins.
 func readFuse(v safeio.Value) (decoder, error) {
 	return func(tokens []string) []string { return []string{strings.Join(tokens, "")} }, only(v, "Fuse", "type")
 }
@@ -164,6 +180,7 @@ func readStripDecoder(v safeio.Value) (decoder, error) {
 	}), nil
 }
 
+// readReplaceDecoder reads the decoder that replaces a text inside of every token.
 func readReplaceDecoder(v safeio.Value) (decoder, error) {
 	old, with, err := replacement(v)
 	return eachToken(func(_ int, t string) string { return strings.ReplaceAll(t, old, with) }), err

@@ -40,6 +40,7 @@ type about struct {
 	prefixSpace   bool // a blank is put before text
 }
 
+// newAbout knows no special token.
 func newAbout() about {
 	a := about{}
 	for i := range a.special {
@@ -101,6 +102,7 @@ func (t *Tokenizer) Model() Description {
 	return d
 }
 
+// fromSentencePiece takes over what the model file says: the types and scores are GGUF's own.
 func (d *Description) fromSentencePiece(m *spModel) {
 	d.Model, d.Pre, d.ScoresExact = "llama", "default", true
 	d.AddSpacePrefix, d.RemoveExtraWhitespaces = m.dummyPrefix, m.removeExtra
@@ -111,6 +113,7 @@ func (d *Description) fromSentencePiece(m *spModel) {
 	}
 }
 
+// fromByteLevel describes byte-level BPE. Tokens keep their visible spelling, which is what llama.cpp expects.
 func (d *Description) fromByteLevel(t *Tokenizer) {
 	d.Model, d.Pre = "gpt2", preName(&t.about)
 	d.typeAdded()

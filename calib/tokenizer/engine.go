@@ -34,6 +34,7 @@ type hfState struct {
 	sinks []sink // sinks[i] feeds step i, the last one the model
 }
 
+// newState builds the chain of sinks once, so that encoding allocates no closures per word.
 func (e *hfEngine) newState() *hfState {
 	st := &hfState{e: e, sinks: make([]sink, len(e.steps)+1)}
 	st.sinks[len(e.steps)] = func(piece string, _ bool) { e.model.append(&st.scratch, piece) }
@@ -107,6 +108,7 @@ func spansBlank(token string) bool {
 	return false
 }
 
+// encode looks for added tokens first: text inside of them is not normalized, split or merged.
 func (e *hfEngine) encode(dst []int32, text string) []int32 {
 	st := e.pool.Get().(*hfState)
 	st.dst = dst
@@ -131,12 +133,15 @@ func (st *hfState) plain(text string, first bool) {
 		func(id int32) { st.dst = append(st.dst, id) })
 }
 
+// piece hands a stretch without added tokens to the pre-tokenizer.
 func (st *hfState) piece(text string, first bool) {
 	if text != "" {
 		st.sinks[0](text, first)
 	}
 }
 
+// decode looks up the tokens and applies the decoders. Normalized added tokens enter in the form in which they are
+// matched, so that the decoder can undo the normalizer.
 func (e *hfEngine) decode(ids []int32) string {
 	tokens := make([]string, 0, len(ids))
 	for _, id := range ids {

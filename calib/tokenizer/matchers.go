@@ -102,6 +102,7 @@ func punctuationWord(s string, i int) int {
 	return end
 }
 
+// isASCIILetter is [A-Za-z].
 func isASCIILetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 
 // contraction matches an apostrophe and s, t, m, d, re, ve or ll in any case. With fold the letters compare by Unicode
@@ -221,6 +222,7 @@ func (t *categories) lowerWord(s string, i int) int {
 	return shared
 }
 
+// upperLower matches U+L*: nothing has to be given back.
 func (t *categories) upperLower(s string, i int) int {
 	end := t.run(s, i, classUpper)
 	if end == i {

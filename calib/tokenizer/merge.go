@@ -83,6 +83,7 @@ func (m *bpe) mergeLong(sc *scratch) {
 	}
 }
 
+// candidate packs a candidate so that numbers order by rank first and position second.
 func candidate(rank uint32, at int32) uint64 { return uint64(rank)<<32 | uint64(uint32(at)) }
 
 // grown returns s with room for n elements; what they hold is not kept.
@@ -96,12 +97,14 @@ func grown[T any](s []T, n int) []T {
 // minHeap is a binary heap of candidates, smallest first.
 type minHeap []uint64
 
+// init orders a heap that was filled by appending.
 func (h minHeap) init() {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
+// push adds a candidate.
 func (h *minHeap) push(x uint64) {
 	a := append(*h, x)
 	i := len(a) - 1
@@ -117,6 +120,7 @@ func (h *minHeap) push(x uint64) {
 	*h = a
 }
 
+// pop removes the smallest candidate.
 func (h *minHeap) pop() uint64 {
 	a := *h
 	top := a[0]
@@ -129,6 +133,7 @@ func (h *minHeap) pop() uint64 {
 	return top
 }
 
+// down lets the element at i sink to its place.
 func (h minHeap) down(i int) {
 	x := h[i]
 	for {

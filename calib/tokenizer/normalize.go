@@ -27,6 +27,7 @@ func sequence(list []normalizer) normalizer {
 	}
 }
 
+// prependText puts a prefix before every text that is not empty.
 func prependText(prefix string) normalizer {
 	return func(s string) string {
 		if s == "" {
@@ -36,10 +37,12 @@ func prependText(prefix string) normalizer {
 	}
 }
 
+// replaceText replaces a literal text everywhere, from left to right.
 func replaceText(old, with string) normalizer {
 	return func(s string) string { return strings.ReplaceAll(s, old, with) }
 }
 
+// stripSpace removes white space at the ends.
 func stripSpace(left, right bool) normalizer {
 	t := loadCategories()
 	space := func(r rune) bool { return t.is(r, classSpace) }
@@ -62,6 +65,7 @@ type form struct {
 	compose bool
 }
 
+// forms by the names that files use.
 var forms = map[string]form{
 	"NFC":  {norm.NFC, true},
 	"NFD":  {norm.NFD, false},
@@ -143,6 +147,7 @@ func (w *composer) add(text string, r rune) {
 	}
 }
 
+// put takes one fully decomposed character.
 func (w *composer) put(r rune, ccc uint8) {
 	if ccc == 0 {
 		w.starter(r)

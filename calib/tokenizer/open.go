@@ -132,6 +132,7 @@ func (t *Tokenizer) wrapDefault() {
 // switchable is a flag that a file may or may not set.
 type switchable struct{ set, on bool }
 
+// or returns the flag, def when no file set it.
 func (s switchable) or(def bool) bool {
 	if s.set {
 		return s.on

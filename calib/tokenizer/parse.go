@@ -24,6 +24,7 @@ func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
 	return p.finish()
 }
 
+// parseError says that reading a tokenizer failed; Open adds the file.
 func parseError(err error) error {
 	return &safeio.Error{Op: "parse tokenizer", Off: -1, Err: err}
 }
@@ -36,6 +37,8 @@ type parser struct {
 	added       []AddedToken
 	norms       []normalizer
 	normNames   []string
+	growth      float64 // by which the normalizers may lengthen text
+	regrowth    float64 // and the decoders
 	steps       []step
 	stepNames   []string
 	prefix      []int32
@@ -67,6 +70,7 @@ var sections = [...]section{
 	{"decoder", (*parser).readDecoder},
 }
 
+// parse reads all sections. Members of the document that are no section are passed over, as the library does.
 func (p *parser) parse(root safeio.Value) error {
 	if v := root.Get("version"); v.Exists() {
 		if s, err := v.Str(); err != nil || s != "1.0" {
@@ -143,6 +147,7 @@ func (p *parser) readAdded(v safeio.Value) error {
 	return nil
 }
 
+// readAddedToken reads one entry; every flag has to be there, for their defaults differ between versions.
 func readAddedToken(v safeio.Value) (AddedToken, error) {
 	tok := AddedToken{}
 	if v.Kind() != safeio.Object {

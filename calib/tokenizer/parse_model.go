@@ -48,6 +48,7 @@ func (p *parser) readModel(v safeio.Value) error {
 	return p.readMerges(v.Get("merges"))
 }
 
+// readOptions reads the fields of the model besides its tables.
 func (p *parser) readOptions(v safeio.Value) error {
 	dropout, err := safeio.Or(v, "dropout", 0, safeio.Value.Float)
 	if err != nil {
@@ -81,6 +82,7 @@ func (p *parser) readOptions(v safeio.Value) error {
 	return nil
 }
 
+// readVocab reads the tokens; that none repeats was checked with the document.
 func (p *parser) readVocab(v safeio.Value) error {
 	if v.Kind() != safeio.Object {
 		return safeio.Corruptf("the vocabulary is %s", v.Kind())
@@ -138,6 +140,7 @@ func (p *parser) readMerges(v safeio.Value) error {
 	return nil
 }
 
+// mergeOf reads one rule in either spelling. The older one can't write tokens with blanks; such a rule is refused.
 func mergeOf(v safeio.Value) (left, right string, err error) {
 	if v.Kind() == safeio.Array {
 		pair, err := v.Strings()

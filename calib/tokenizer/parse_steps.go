@@ -29,10 +29,13 @@ var (
 	}
 )
 
+// readNormalizer reads the normalizer section.
 func (p *parser) readNormalizer(v safeio.Value) error {
 	return p.readComponent(v, "normalizer", "normalizers", normalizers)
 }
 
+// readPreTokenizer reads the pre_tokenizer section. A ByteLevel step makes the model byte-level; only where other
+// steps follow it (Falcon) do they have to see bytes as visible characters.
 func (p *parser) readPreTokenizer(v safeio.Value) error {
 	if err := p.readComponent(v, "pre-tokenizer", "pretokenizers", preTokenizers); err != nil {
 		return err
@@ -88,18 +91,21 @@ func (p *parser) readComponent(v safeio.Value, what, list string, table map[stri
 	return read(p, v)
 }
 
-func (p *parser) addNormalizer(n normalizer, name string) error {
+// addNormalizer appends a normalizer under a name for messages. grows is the factor by which it may lengthen text.
+func (p *parser) addNormalizer(n normalizer, name string, grows float64) error {
 	p.norms = append(p.norms, n)
 	p.normNames = append(p.normNames, name)
-	return nil
+	return multiply(&p.growth, grows)
 }
 
+// addStep appends a pre-tokenizer step. Names identify steps: preNames compares them.
 func (p *parser) addStep(s step, name string) error {
 	p.steps = append(p.steps, s)
 	p.stepNames = append(p.stepNames, name)
 	return nil
 }
 
+// readByteLevel reads ByteLevel, with GPT-2's pattern unless use_regex is false. (trim_offsets is about offsets.)
 func readByteLevel(p *parser, v safeio.Value) error {
 	if err := only(v, "ByteLevel", "type", "add_prefix_space", "trim_offsets", "use_regex"); err != nil {
 		return err
@@ -133,6 +139,7 @@ func readByteLevel(p *parser, v safeio.Value) error {
 // gpt2Pattern is the pattern built into ByteLevel.
 const gpt2Pattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
+// readSplit reads Split.
 func readSplit(p *parser, v safeio.Value) error {
 	if err := only(v, "Split", "type", "pattern", "behavior", "invert"); err != nil {
 		return err
@@ -202,6 +209,7 @@ func readBehavior(v safeio.Value, def string) (behavior, error) {
 	return how, nil
 }
 
+// readDigits reads Digits: numbers apart from text, each digit apart when individual_digits.
 func readDigits(p *parser, v safeio.Value) error {
 	if err := only(v, "Digits", "type", "individual_digits"); err != nil {
 		return err
@@ -217,6 +225,7 @@ func readDigits(p *parser, v safeio.Value) error {
 	return p.addStep(&splitStep{splitter{find: findFunc(isNumeric(loadCategories())), how: how}}, name)
 }
 
+// readPunctuation reads Punctuation.
 func readPunctuation(p *parser, v safeio.Value) error {
 	if err := only(v, "Punctuation", "type", "behavior"); err != nil {
 		return err
@@ -228,6 +237,7 @@ func readPunctuation(p *parser, v safeio.Value) error {
 	return p.addStep(&splitStep{splitter{find: findFunc(isPunctuation(loadCategories())), how: how}}, "Punctuation("+v.Get("behavior").Text()+")")
 }
 
+// readWhitespace reads Whitespace, which despite its name splits into words and symbols.
 func readWhitespace(p *parser, v safeio.Value) error {
 	if err := only(v, "Whitespace", "type"); err != nil {
 		return err
@@ -235,6 +245,7 @@ func readWhitespace(p *parser, v safeio.Value) error {
 	return p.addStep(&splitStep{splitter{find: findWordRuns(loadCategories()), how: removed, invert: true}}, "Whitespace")
 }
 
+// readWhitespaceSplit reads WhitespaceSplit.
 func readWhitespaceSplit(p *parser, v safeio.Value) error {
 	if err := only(v, "WhitespaceSplit", "type"); err != nil {
 		return err
@@ -244,6 +255,8 @@ func readWhitespaceSplit(p *parser, v safeio.Value) error {
 	return p.addStep(&splitStep{splitter{find: findFunc(space), how: removed}}, "WhitespaceSplit")
 }
 
+// readMetaspace reads the Metaspace pre-tokenizer. "first" asks where in the input a piece begins, which is known only
+// as long as nothing before has changed the text.
 func readMetaspace(p *parser, v safeio.Value) error {
 	if err := only(v, "Metaspace", "type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"); err != nil {
 		return err

@@ -93,6 +93,10 @@ var refusals = []struct {
 	{safeio.ErrCorrupt, "type", one("normalizer", `{}`)},
 	{safeio.ErrLimit, "components", one("normalizer", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"NFC"},`, 40)+`{"type":"NFC"}]}`)},
 
+	{safeio.ErrLimit, "Prepend", one("normalizer", `{"type":"Prepend","prepend":"`+strings.Repeat("x", 100)+`"}`)},
+	{safeio.ErrLimit, "times longer", one("normalizer", `{"type":"Sequence","normalizers":[`+strings.Repeat(`{"type":"Replace","pattern":{"String":"a"},"content":"aaaa"},`, 4)+`{"type":"NFC"}]}`)},
+	{safeio.ErrLimit, "times longer", one("decoder", `{"type":"Replace","pattern":{"String":"a"},"content":"`+strings.Repeat("a", 65)+`"}`)},
+
 	{safeio.ErrUnsupported, `"BertPreTokenizer"`, one("pre_tokenizer", `{"type":"BertPreTokenizer"}`)},
 	{safeio.ErrUnsupported, "split pattern", one("pre_tokenizer", `{"type":"Split","pattern":{"Regex":"(a+)+$"},"behavior":"Isolated","invert":false}`)},
 	{safeio.ErrUnsupported, "behavior", one("pre_tokenizer", `{"type":"Split","pattern":{"String":"a"},"behavior":"Shredded","invert":false}`)},

@@ -55,6 +55,7 @@ var preNames = [...]struct {
 // isolatedSplit names a Split step that keeps matches as pieces; see readSplit.
 func isolatedSplit(pattern string) string { return splitName(pattern, "Isolated") }
 
+// splitName is the name under which a Split step is known.
 func splitName(pattern, behavior string) string { return "Split(/" + pattern + "/," + behavior + ")" }
 
 // preName returns llama.cpp's name for the way a byte-level tokenizer splits, "" when it has none.

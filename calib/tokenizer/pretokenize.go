@@ -18,6 +18,7 @@ type step interface {
 // splitStep cuts at the matches of a pattern.
 type splitStep struct{ splitter }
 
+// apply cuts and changes nothing.
 func (p *splitStep) apply(piece string, first bool, to sink) {
 	p.split(piece, func(start, end int) { to(piece[start:end], first && start == 0) })
 }
@@ -25,12 +26,14 @@ func (p *splitStep) apply(piece string, first bool, to sink) {
 // prependScheme says before which pieces Metaspace puts its replacement for the blank.
 type prependScheme uint8
 
+// The schemes by their names in files.
 const (
 	prependAlways prependScheme = iota
 	prependFirst                // only before the piece that begins the text
 	prependNever
 )
 
+// prependSchemes by the names that files use.
 var prependSchemes = map[string]prependScheme{"always": prependAlways, "first": prependFirst, "never": prependNever}
 
 // metaspaceStep replaces blanks by a visible character, as SentencePiece does, and cuts before each of those.
@@ -40,6 +43,7 @@ type metaspaceStep struct {
 	cut         *splitter // nil when the pieces stay whole
 }
 
+// newMetaspace builds the step; cut is its option split.
 func newMetaspace(replacement string, prepend prependScheme, cut bool) *metaspaceStep {
 	m := &metaspaceStep{replacement: replacement, prepend: prepend}
 	if cut {
@@ -48,6 +52,7 @@ func newMetaspace(replacement string, prepend prependScheme, cut bool) *metaspac
 	return m
 }
 
+// apply replaces, prepends, cuts.
 func (m *metaspaceStep) apply(piece string, first bool, to sink) {
 	piece = strings.ReplaceAll(piece, " ", m.replacement)
 	wanted := m.prepend == prependAlways || m.prepend == prependFirst && first
@@ -69,6 +74,7 @@ type byteLevelStep struct {
 	visible     bool      // write bytes as their visible characters
 }
 
+// apply puts the prefix before every piece it gets, even in the middle of a text: so does the library.
 func (b *byteLevelStep) apply(piece string, first bool, to sink) {
 	if b.prefixSpace && !strings.HasPrefix(piece, " ") {
 		piece = " " + piece
@@ -80,6 +86,7 @@ func (b *byteLevelStep) apply(piece string, first bool, to sink) {
 	b.cut.split(piece, func(start, end int) { b.out(piece[start:end], first && start == 0, to) })
 }
 
+// out passes a piece on, as visible characters when that was asked for.
 func (b *byteLevelStep) out(piece string, first bool, to sink) {
 	if b.visible {
 		piece = loadAlphabet().show(piece)
@@ -145,6 +152,7 @@ func isPunctuation(t *categories) func(rune) bool {
 // rawStep turns visible characters back into the bytes they stand for, in front of the model.
 type rawStep struct{}
 
+// apply hands on the bytes, which need not be valid UTF-8: a later step may have cut inside of a character.
 func (rawStep) apply(piece string, first bool, to sink) {
 	raw, _ := loadAlphabet().raw(piece) // every character came from the alphabet
 	to(raw, first)
@@ -156,6 +164,7 @@ type alphabet struct {
 	bytes   map[rune]byte
 }
 
+// loadAlphabet builds the alphabet once; it is constant from then on.
 var loadAlphabet = sync.OnceValue(newAlphabet)
 
 // newAlphabet maps printable Latin-1 to itself and all other bytes to U+0100 and up, in order.

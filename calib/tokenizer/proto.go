@@ -61,6 +61,7 @@ func protoFields(data []byte, f func(protoField) error) error {
 	return nil
 }
 
+// want checks the wire type: a reader of another type would see another value.
 func (f protoField) want(wire uint64) error {
 	if f.wire != wire {
 		return safeio.Corruptf("field %d has the wire type %d instead of %d", f.num, f.wire, wire)
@@ -68,6 +69,7 @@ func (f protoField) want(wire uint64) error {
 	return nil
 }
 
+// message reads a nested message.
 func (f protoField) message(read func(protoField) error) error {
 	if err := f.want(2); err != nil {
 		return err
@@ -75,6 +77,7 @@ func (f protoField) message(read func(protoField) error) error {
 	return protoFields(f.bytes, read)
 }
 
+// str reads a string, which has to be valid UTF-8.
 func (f protoField) str() (string, error) {
 	if err := f.want(2); err != nil {
 		return "", err
@@ -85,12 +88,16 @@ func (f protoField) str() (string, error) {
 	return string(f.bytes), nil
 }
 
+// uint reads an unsigned number or an enumeration.
 func (f protoField) uint() (uint64, error) { return f.value, f.want(0) }
 
+// int reads a signed number; negative ones are written with 64 bits.
 func (f protoField) int() (int64, error) { return int64(f.value), f.want(0) }
 
+// bool reads a flag.
 func (f protoField) bool() (bool, error) { return f.value != 0, f.want(0) }
 
+// float reads a 32-bit number.
 func (f protoField) float() (float32, error) {
 	return math.Float32frombits(uint32(f.value)), f.want(5)
 }

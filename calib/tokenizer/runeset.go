@@ -24,6 +24,7 @@ func parseRunes(text string) runeSet {
 	return set
 }
 
+// has walks the ranges, which are few.
 func (set runeSet) has(r rune) bool {
 	for _, p := range set {
 		if r < p[0] {

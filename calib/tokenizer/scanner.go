@@ -37,6 +37,7 @@ func newScanner(pattern string) (*scanner, error) {
 	return sc, nil
 }
 
+// findAlternative builds the matcher of an alternative, nil when it is not in the table.
 func findAlternative(t *categories, text string) matcher {
 	for _, a := range alternatives {
 		if a.text == text {
@@ -60,6 +61,7 @@ func (sc *scanner) index() {
 	}
 }
 
+// matchesAny reports whether m matches one of the probes behind b.
 func matchesAny(m matcher, b byte, probes []string) bool {
 	for _, p := range probes {
 		if m(string(rune(b))+p, 0) > 0 {

@@ -19,6 +19,9 @@ const (
 	TypeByte        = 6
 )
 
+// maxPiece bounds the length of a piece: that much text is hashed whenever two symbols meet. Known pieces stay below 200.
+const maxPiece = 1024
+
 // spPiece is one entry of the vocabulary of a SentencePiece model.
 type spPiece struct {
 	text  string
@@ -99,6 +102,7 @@ func readSPModel(data []byte) (*spModel, error) {
 	return m, err
 }
 
+// readPiece reads one SentencePiece message.
 func (m *spModel) readPiece(f protoField) error {
 	if len(m.pieces) == maxVocab {
 		return safeio.Limitf("more than %d pieces", maxVocab)
@@ -123,6 +127,8 @@ func (m *spModel) readPiece(f protoField) error {
 	switch {
 	case p.text == "":
 		return safeio.Corruptf("piece %d is empty", len(m.pieces))
+	case len(p.text) > maxPiece:
+		return safeio.Limitf("piece %d is longer than %d bytes", len(m.pieces), maxPiece)
 	case p.kind < TypeNormal || p.kind > TypeByte:
 		return safeio.Corruptf("piece %d has the unknown type %d", len(m.pieces), p.kind)
 	case math.IsNaN(float64(p.score)):
@@ -132,6 +138,7 @@ func (m *spModel) readPiece(f protoField) error {
 	return nil
 }
 
+// readTrainer reads what encoding depends on from the TrainerSpec message.
 func (m *spModel) readTrainer(f protoField) (err error) {
 	switch f.num {
 	case 3:
@@ -156,6 +163,7 @@ func (m *spModel) readTrainer(f protoField) (err error) {
 	return err
 }
 
+// readNormalizer does the same for the NormalizerSpec message.
 func (m *spModel) readNormalizer(f protoField) (err error) {
 	switch f.num {
 	case 2:

@@ -54,6 +54,7 @@ func (e *spEngine) cutWords() {
 	e.cutSpace = true
 }
 
+// encode normalizes the whole text at once: blanks at its ends count.
 func (e *spEngine) encode(dst []int32, text string) []int32 {
 	st := e.pool.Get().(*spState)
 	st.dst, st.unknown = dst, false
@@ -148,6 +149,7 @@ func (st *spState) eachWord(text string) {
 	st.cached(text[start:])
 }
 
+// cached encodes one word, from the cache when it has been there before.
 func (st *spState) cached(w string) {
 	if w == "" {
 		return
@@ -262,6 +264,7 @@ func (st *spState) piece(w string) {
 	}
 }
 
+// pieceID returns the piece that a text is. Control, unknown and byte pieces are never meant by text that spells them.
 func (e *spEngine) pieceID(w string) int32 {
 	if id, ok := e.normal[w]; ok {
 		return id
@@ -269,6 +272,7 @@ func (e *spEngine) pieceID(w string) int32 {
 	return e.unk
 }
 
+// emit appends the ids of one piece.
 func (st *spState) emit(w string, id int32) {
 	e := st.e
 	switch {

@@ -22,6 +22,7 @@ type spCandidate struct {
 // spHeap is a binary heap of candidates, smallest key first.
 type spHeap []spCandidate
 
+// push adds a candidate.
 func (h *spHeap) push(x spCandidate) {
 	a := append(*h, x)
 	i := len(a) - 1
@@ -37,6 +38,7 @@ func (h *spHeap) push(x spCandidate) {
 	*h = a
 }
 
+// pop removes the candidate with the smallest key.
 func (h *spHeap) pop() spCandidate {
 	a := *h
 	top, last := a[0], len(a)-1

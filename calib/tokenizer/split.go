@@ -5,6 +5,7 @@ import "strings"
 // A behavior says what becomes of the matches of a pattern when text is split at them.
 type behavior uint8
 
+// The behaviors, by the library's names.
 const (
 	isolated           behavior = iota // matches and what lies between are pieces
 	removed                            // only what lies between
@@ -13,6 +14,7 @@ const (
 	mergedWithNext                     // a match begins the piece behind it
 )
 
+// behaviors by the names that files use.
 var behaviors = map[string]behavior{
 	"Isolated":           isolated,
 	"Removed":            removed,
@@ -57,6 +59,7 @@ type splitter struct {
 	invert bool // matches and the stretches between them change places
 }
 
+// split calls emit for every piece, from left to right.
 func (p *splitter) split(s string, emit func(start, end int)) {
 	if p.how == isolated { // the common case: every stretch is a piece, matching or not
 		last := 0
@@ -129,6 +132,7 @@ func (m *merger) add(start, end int, match bool) {
 	m.start, m.end, m.held = start, end, true
 }
 
+// flush lets go of the piece held back.
 func (m *merger) flush() {
 	if m.held {
 		m.emit(m.start, m.end)

@@ -17,6 +17,7 @@ var postProcessors = map[string]func(p *parser, v safeio.Value) error{
 	"BertProcessing":     readPairPost,
 }
 
+// readPostProcessor reads the post_processor section: one post-processor or a Sequence of them. Sequences do not nest.
 func (p *parser) readPostProcessor(v safeio.Value) error {
 	p.hasTemplate = true
 	if kind, err := typeOf(v); err != nil || kind != "Sequence" {
@@ -25,6 +26,7 @@ func (p *parser) readPostProcessor(v safeio.Value) error {
 	return p.readPosts(v)
 }
 
+// readPosts reads a Sequence.
 func (p *parser) readPosts(v safeio.Value) error {
 	if err := only(v, "Sequence", "type", "processors"); err != nil {
 		return err
@@ -41,6 +43,7 @@ func (p *parser) readPosts(v safeio.Value) error {
 	return nil
 }
 
+// readPost reads one post-processor.
 func (p *parser) readPost(v safeio.Value) error {
 	kind, err := typeOf(v)
 	if err != nil {

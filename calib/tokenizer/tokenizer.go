@@ -59,6 +59,7 @@ func (t *Tokenizer) BOS() (int32, bool) { return t.special(specialBOS) }
 // EOS returns the id of the token that ends a text; false when the tokenizer has none.
 func (t *Tokenizer) EOS() (int32, bool) { return t.special(specialEOS) }
 
+// special returns a special token's id and whether there is one.
 func (t *Tokenizer) special(kind int) (int32, bool) {
 	return t.about.special[kind], t.about.special[kind] >= 0
 }
