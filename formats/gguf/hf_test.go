@@ -221,6 +221,17 @@ func TestHostileMetadata(t *testing.T) {
 		{"llama", unsupported, retype("blk.0.attn_v.weight", I8)},
 		{"llama", corrupt, rename("blk.0.ffn_norm.weight", nameRopeFreqs)},
 		{"qwen3moe", corrupt, rename("blk.0.ffn_gate_inp.weight", "blk.0.ffn_down_exps.bias")},
+		{"qwen3moe", corrupt, set("qwen3moe.expert_count", Uint32(4))},
+		{"qwen3moe", corrupt, func(h *Header) { // no data, but a million experts
+			h.KV.Set("qwen3moe.expert_count", Uint32(1<<20))
+			t, _ := h.Find("blk.0.ffn_up_exps.weight")
+			t.NE = [4]int64{8, 0, 1 << 20, 1}
+		}},
+		{"llama", corrupt, func(h *Header) {
+			t, _ := h.Find(nameEmbed)
+			t.NE = [4]int64{8, 0, 1, 1}
+		}},
+		{"llama", corrupt, set("llama.embedding_length", Uint32(16))},
 	} {
 		h := tiny(c.arch)
 		c.change(h)

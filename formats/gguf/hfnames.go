@@ -43,7 +43,9 @@ func (f *File) hfPlaces(p *params) ([]place, error) {
 		if err != nil {
 			return nil, &safeio.Error{Op: "read", Path: f.path, Tensor: t.Name, Off: -1, Err: err}
 		}
-		all = append(all, found...)
+		if all = append(all, found...); len(all) > mostPlaces {
+			return nil, &safeio.Error{Op: "read", Path: f.path, Off: -1, Err: safeio.Limitf("more than %d tensors", mostPlaces)}
+		}
 	}
 	return all, nil
 }
@@ -71,8 +73,9 @@ func (p *params) locate(t *Tensor) ([]place, error) {
 	if !n {
 		return []place{{info: tensor.Info{Name: name, DType: dtype, Shape: t.Shape()}, t: t, heads: heads}}, nil
 	}
-	if t.Dims != 3 {
-		return nil, safeio.Corruptf("a stack of experts has %d dimensions", t.Dims)
+	// An empty stack could claim any number of experts without a byte of data.
+	if t.Dims != 3 || t.NE[2] != int64(p.experts) || t.NE[2] > mostPlaces || t.Bytes == 0 {
+		return nil, safeio.Corruptf("sizes %v for a stack of %d experts", t.NE[:t.Dims], p.experts)
 	}
 	all := make([]place, t.NE[2])
 	for e := range all {

@@ -53,7 +53,9 @@ func hfFamilyOf(name string) (hfFamily, error) {
 const (
 	mostBlocks = 1 << 16
 	mostCount  = 1 << 20
-	mostTokens = 1 << 31
+	mostVocab  = 1 << 24
+	mostTokens = math.MaxInt32
+	mostPlaces = 1 << 18 // tensors in Hugging Face names; the largest published models have 70,000
 )
 
 // readParams reads the metadata of a supported architecture.
@@ -167,6 +169,9 @@ func (p *params) settle(f *File) error {
 	if !ok {
 		return safeio.Corruptf("the file has no tensor %q", nameEmbed)
 	}
+	if embed.NE[0] != int64(p.hidden) || embed.NE[1] < 1 || embed.NE[1] > mostVocab {
+		return safeio.Corruptf("the embedding has %d rows of %d, the metadata state a width of %d", embed.NE[1], embed.NE[0], p.hidden)
+	}
 	p.vocab = int(embed.NE[1])
 	_, head := f.Lookup(nameHead)
 	_, bias := f.Lookup(block(0, stems[arch.RoleQ]+".bias"))
@@ -174,7 +179,7 @@ func (p *params) settle(f *File) error {
 	p.tied, p.attnBias, p.mlpBias = !head, bias, mlp
 	if p.arch == "qwen3moe" && p.expertInner == 0 {
 		if t, ok := f.Lookup(block(0, stems[arch.RoleGate]+expertSuffix+".weight")); ok {
-			p.expertInner = int(t.NE[1])
+			p.expertInner = int(min(t.NE[1], mostCount))
 		}
 	}
 	return nil

@@ -53,6 +53,9 @@ func (w *writer) hyperparameters() error {
 	}
 	m := w.model
 	feedForward, err := safeio.At(w.config, "intermediate_size", safeio.Value.Int)
+	if err == nil && (feedForward < 1 || feedForward > mostCount) {
+		err = safeio.Corruptf("intermediate_size is %d", feedForward)
+	}
 	if err != nil {
 		return &safeio.Error{Op: "convert: config.json", Off: -1, Err: err}
 	}

@@ -67,7 +67,7 @@ func (s *specials) collect() {
 	}
 	for _, typ := range s.types {
 		if id, err := s.model.Get(typ + "_token_id").Int(); err == nil {
-			s.setID(typ, int(id))
+			s.setID(typ, id)
 		}
 	}
 }
@@ -89,21 +89,21 @@ func (s *specials) byContent(typ string) {
 	}
 	for _, a := range s.t.Added {
 		if a.Content == text {
-			s.setID(typ, a.ID)
+			s.setID(typ, int64(a.ID))
 			return
 		}
 	}
 }
 
 // setID keeps the first id found for a type.
-func (s *specials) setID(typ string, id int) {
+func (s *specials) setID(typ string, id int64) {
 	for _, have := range s.ids {
 		if have.name == typ {
 			return
 		}
 	}
-	if id >= 0 && id < s.vocab {
-		s.ids = append(s.ids, named[int]{typ, id})
+	if id >= 0 && id < int64(s.vocab) {
+		s.ids = append(s.ids, named[int]{typ, int(id)})
 	}
 }
 

@@ -131,6 +131,9 @@ func TestConversionRefusals(t *testing.T) {
 	o.Config = []byte("{}")
 	_, _, err = FromHF(c.model, c.File, o)
 	require.ErrorContains(t, err, "intermediate_size")
+	o.Config = []byte(`{"intermediate_size": 4294967297}`)
+	_, _, err = FromHF(c.model, c.File, o)
+	require.ErrorIs(t, err, safeio.ErrCorrupt)
 
 	_, _, err = FromHF(c.model, extra{c.File, "model.layers.0.self_attn.rotary_emb.inv_freq"}, c.options(BF16))
 	require.NoError(t, err, "tables that engines compute are left out")

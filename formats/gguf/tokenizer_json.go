@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,6 +62,9 @@ func (t *TokenizerInfo) readAdded(list safeio.Value, side map[string][]byte) err
 	}
 	for v := range list.Items() {
 		id, err := safeio.At(v, "id", safeio.Value.Int)
+		if err == nil && (id < 0 || id > math.MaxInt32) {
+			err = safeio.Corruptf("an added token has the id %d", id)
+		}
 		if err == nil {
 			err = read(id, v)
 		}
@@ -112,7 +116,7 @@ func (t *TokenizerInfo) readVocab(v safeio.Value, vocab int) error {
 		if err != nil {
 			return err
 		}
-		if err := t.place(int(id), text); err != nil {
+		if err := t.place(id, text); err != nil {
 			return err
 		}
 	}
@@ -125,9 +129,9 @@ func (t *TokenizerInfo) readVocab(v safeio.Value, vocab int) error {
 }
 
 // place puts a token at its id. Two tokens with one id would make the vocabulary depend on the reader's order.
-func (t *TokenizerInfo) place(id int, text string) error {
+func (t *TokenizerInfo) place(id int64, text string) error {
 	switch {
-	case id < 0 || id >= len(t.Tokens):
+	case id < 0 || id >= int64(len(t.Tokens)):
 		return safeio.Corruptf("the token %q has the id %d, the embedding has %d rows", text, id, len(t.Tokens))
 	case t.Tokens[id].Type != 0:
 		return safeio.Corruptf("the tokens %q and %q share the id %d", t.Tokens[id].Text, text, id)

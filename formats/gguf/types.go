@@ -125,18 +125,18 @@ func Types() []Type {
 
 // String returns ggml's name in upper case.
 func (t Type) String() string {
-	if int(t) < len(types) && types[t].name != "" {
+	if uint64(t) < uint64(len(types)) && types[t].name != "" {
 		return types[t].name
 	}
 	return "type " + strconv.FormatUint(uint64(t), 10)
 }
 
 // Valid reports whether the type has a size, that is, exists and was not removed from ggml.
-func (t Type) Valid() bool { return int(t) < len(types) && types[t].bytes != 0 }
+func (t Type) Valid() bool { return uint64(t) < uint64(len(types)) && types[t].bytes != 0 }
 
 // Removed reports whether ggml once had the type and dropped it.
 func (t Type) Removed() bool {
-	return int(t) < len(types) && types[t].name != "" && types[t].bytes == 0
+	return uint64(t) < uint64(len(types)) && types[t].name != "" && types[t].bytes == 0
 }
 
 // BlockElems returns the number of elements of a block, 1 for plain types, 0 for an invalid one.

@@ -61,7 +61,7 @@ var kinds = [...]struct {
 }
 
 // valid reports whether the code exists.
-func (k Kind) valid() bool { return int(k) < len(kinds) }
+func (k Kind) valid() bool { return uint64(k) < uint64(len(kinds)) } // not int: that wraps on 32 bits
 
 // String returns the short name: "u32", "str", "arr".
 func (k Kind) String() string {
