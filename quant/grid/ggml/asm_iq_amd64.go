@@ -104,12 +104,12 @@ func wordFit2AVX2(a *float32, b *float32, w *float32, wx *float32, words *uint32
 //go:noescape
 func wordFit3AVX2(a *float32, b *float32, w *float32, wx *float32, words *uint32, n int)
 
-// nearest2AVX2 replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·q − x)², group by group of 8 rows of x and v, for all 16 lanes.
+// nearest2AVX2 replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·value − x)², group by group of 8 rows of x and v, for all 16 lanes. Lane l has the values of its levels at l·stride.
 //
 //go:noescape
-func nearest2AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, index *int16, start *int32, list *uint16)
+func nearest2AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 
-// nearest3AVX2 replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·q − x)², group by group of 4 rows of x and v, for all 16 lanes.
+// nearest3AVX2 replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·value − x)², group by group of 4 rows of x and v, for all 16 lanes. Lane l has the values of its levels at l·stride.
 //
 //go:noescape
-func nearest3AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, index *int16, start *int32, list *uint16)
+func nearest3AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)

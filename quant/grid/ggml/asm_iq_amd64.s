@@ -1528,130 +1528,140 @@ group:
 	VZEROUPPER
 	RET
 
-// func nearest2AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, index *int16, start *int32, list *uint16)
+// func nearest2AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 // Requires: AVX, AVX2
-TEXT ·nearest2AVX2(SB), $2048-72
-	MOVQ    words+0(FP), AX
-	MOVQ    levels+8(FP), CX
-	MOVQ    x+16(FP), DX
-	MOVQ    v+24(FP), BX
-	MOVQ    groups+40(FP), SI
-	SHLQ    $0x06, SI
-	ADDQ    CX, SI
-	VMOVUPS odd2<>+0(SB), Y0
+TEXT ·nearest2AVX2(SB), $2048-88
+	MOVQ words+0(FP), AX
+	MOVQ levels+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ v+24(FP), BX
+	MOVQ groups+40(FP), SI
+	SHLQ $0x06, SI
+	ADDQ CX, SI
 
 group:
 	XORQ DI, DI
 
 lane:
-	MOVL         (CX)(DI*4), R8
-	MOVQ         index+48(FP), R9
-	MOVWQSX      (R9)(R8*2), R9
-	TESTQ        R9, R9
-	JGE          found
-	NOTQ         R9
-	MOVQ         start+56(FP), R8
-	MOVLQSX      (R8)(R9*4), R10
-	MOVLQSX      4(R8)(R9*4), R8
-	MOVQ         list+64(FP), R9
-	LEAQ         (R9)(R10*2), R10
-	LEAQ         (R9)(R8*2), R8
-	MOVQ         scale+32(FP), R9
-	VBROADCASTSS (R9)(DI*4), Y1
-	VMULPS       Y0, Y1, Y1
-	VBROADCASTSS (DX)(DI*4), Y2
-	VSUBPS       Y2, Y1, Y2
-	VBROADCASTSS (BX)(DI*4), Y3
-	VMULPS       Y2, Y3, Y3
-	VMULPS       Y2, Y3, Y2
-	VBROADCASTSS 64(DX)(DI*4), Y3
-	VSUBPS       Y3, Y1, Y3
-	VBROADCASTSS 64(BX)(DI*4), Y4
-	VMULPS       Y3, Y4, Y4
-	VMULPS       Y3, Y4, Y3
-	VBROADCASTSS 128(DX)(DI*4), Y4
-	VSUBPS       Y4, Y1, Y4
-	VBROADCASTSS 128(BX)(DI*4), Y5
-	VMULPS       Y4, Y5, Y5
-	VMULPS       Y4, Y5, Y4
-	VBROADCASTSS 192(DX)(DI*4), Y5
-	VSUBPS       Y5, Y1, Y5
-	VBROADCASTSS 192(BX)(DI*4), Y6
-	VMULPS       Y5, Y6, Y6
-	VMULPS       Y5, Y6, Y5
-	VBROADCASTSS 256(DX)(DI*4), Y6
-	VSUBPS       Y6, Y1, Y6
-	VBROADCASTSS 256(BX)(DI*4), Y7
-	VMULPS       Y6, Y7, Y7
-	VMULPS       Y6, Y7, Y6
-	VBROADCASTSS 320(DX)(DI*4), Y7
-	VSUBPS       Y7, Y1, Y7
-	VBROADCASTSS 320(BX)(DI*4), Y8
-	VMULPS       Y7, Y8, Y8
-	VMULPS       Y7, Y8, Y7
-	VBROADCASTSS 384(DX)(DI*4), Y8
-	VSUBPS       Y8, Y1, Y8
-	VBROADCASTSS 384(BX)(DI*4), Y9
-	VMULPS       Y8, Y9, Y9
-	VMULPS       Y8, Y9, Y8
-	VBROADCASTSS 448(DX)(DI*4), Y9
-	VSUBPS       Y9, Y1, Y1
-	VBROADCASTSS 448(BX)(DI*4), Y9
-	VMULPS       Y1, Y9, Y9
-	VMULPS       Y1, Y9, Y1
-	VBROADCASTSS const7f800000<>+0(SB), Y9
-	VMOVUPS      Y9, Y9
-	XORQ         R9, R9
-	MOVQ         R10, R11
+	MOVL           (CX)(DI*4), R8
+	MOVQ           index+64(FP), R9
+	MOVWQSX        (R9)(R8*2), R9
+	TESTQ          R9, R9
+	JGE            found
+	NOTQ           R9
+	MOVQ           start+72(FP), R8
+	MOVLQSX        (R8)(R9*4), R10
+	MOVLQSX        4(R8)(R9*4), R8
+	MOVQ           list+80(FP), R9
+	LEAQ           (R9)(R10*2), R10
+	LEAQ           (R9)(R8*2), R8
+	MOVQ           scale+32(FP), R9
+	MOVQ           values+48(FP), R11
+	MOVQ           stride+56(FP), R12
+	IMULQ          DI, R12
+	VBROADCASTF128 (R11)(R12*4), Y0
+	VBROADCASTSS   (R9)(DI*4), Y1
+	VMULPS         Y0, Y1, Y0
+	VBROADCASTSS   (DX)(DI*4), Y1
+	VSUBPS         Y1, Y0, Y1
+	VBROADCASTSS   (BX)(DI*4), Y2
+	VMULPS         Y1, Y2, Y2
+	VMULPS         Y1, Y2, Y1
+	VBROADCASTSS   64(DX)(DI*4), Y2
+	VSUBPS         Y2, Y0, Y2
+	VBROADCASTSS   64(BX)(DI*4), Y3
+	VMULPS         Y2, Y3, Y3
+	VMULPS         Y2, Y3, Y2
+	VBROADCASTSS   128(DX)(DI*4), Y3
+	VSUBPS         Y3, Y0, Y3
+	VBROADCASTSS   128(BX)(DI*4), Y4
+	VMULPS         Y3, Y4, Y4
+	VMULPS         Y3, Y4, Y3
+	VBROADCASTSS   192(DX)(DI*4), Y4
+	VSUBPS         Y4, Y0, Y4
+	VBROADCASTSS   192(BX)(DI*4), Y5
+	VMULPS         Y4, Y5, Y5
+	VMULPS         Y4, Y5, Y4
+	VBROADCASTSS   256(DX)(DI*4), Y5
+	VSUBPS         Y5, Y0, Y5
+	VBROADCASTSS   256(BX)(DI*4), Y6
+	VMULPS         Y5, Y6, Y6
+	VMULPS         Y5, Y6, Y5
+	VBROADCASTSS   320(DX)(DI*4), Y6
+	VSUBPS         Y6, Y0, Y6
+	VBROADCASTSS   320(BX)(DI*4), Y7
+	VMULPS         Y6, Y7, Y7
+	VMULPS         Y6, Y7, Y6
+	VBROADCASTSS   384(DX)(DI*4), Y7
+	VSUBPS         Y7, Y0, Y7
+	VBROADCASTSS   384(BX)(DI*4), Y8
+	VMULPS         Y7, Y8, Y8
+	VMULPS         Y7, Y8, Y7
+	VBROADCASTSS   448(DX)(DI*4), Y8
+	VSUBPS         Y8, Y0, Y0
+	VBROADCASTSS   448(BX)(DI*4), Y8
+	VMULPS         Y0, Y8, Y8
+	VMULPS         Y0, Y8, Y0
+	VBROADCASTSS   const7f800000<>+0(SB), Y8
+	VMOVUPS        Y8, Y8
+	XORQ           R9, R9
+	MOVQ           R10, R11
+	MOVQ           R10, R12
 
 neighbours:
-	VPMOVZXWD    (R10), Y10
-	VPERMILPS    Y10, Y2, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y3, Y12
-	VADDPS       Y12, Y11, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y4, Y12
-	VADDPS       Y12, Y11, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y5, Y12
-	VADDPS       Y12, Y11, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y6, Y12
-	VADDPS       Y12, Y11, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y7, Y12
-	VADDPS       Y12, Y11, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y8, Y12
-	VADDPS       Y12, Y11, Y11
-	VPSRLD       $0x02, Y10, Y10
-	VPERMILPS    Y10, Y1, Y10
-	VADDPS       Y10, Y11, Y11
-	VMOVUPS      Y11, (SP)(R9*1)
-	VMINPS       Y9, Y11, Y9
+	VPMOVZXWD    (R10), Y9
+	VPERMILPS    Y9, Y1, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y2, Y11
+	VADDPS       Y11, Y10, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y3, Y11
+	VADDPS       Y11, Y10, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y4, Y11
+	VADDPS       Y11, Y10, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y5, Y11
+	VADDPS       Y11, Y10, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y6, Y11
+	VADDPS       Y11, Y10, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y7, Y11
+	VADDPS       Y11, Y10, Y10
+	VPSRLD       $0x02, Y9, Y9
+	VPERMILPS    Y9, Y0, Y9
+	VADDPS       Y9, Y10, Y10
+	VMOVUPS      Y10, (SP)(R9*1)
+	VMINPS       Y8, Y10, Y8
 	ADDQ         $0x20, R9
 	ADDQ         $0x10, R10
 	CMPQ         R10, R8
 	JL           neighbours
-	VEXTRACTF128 $0x01, Y9, X1
-	VMINPS       X1, X9, X9
-	VPERMILPS    $0x4e, X9, X1
-	VMINPS       X1, X9, X9
-	VPERMILPS    $0xb1, X9, X1
-	VMINPS       X1, X9, X9
-	VBROADCASTSS X9, Y1
+	VEXTRACTF128 $0x01, Y8, X0
+	VMINPS       X0, X8, X8
+	VPERMILPS    $0x4e, X8, X0
+	VMINPS       X0, X8, X8
+	VPERMILPS    $0xb1, X8, X0
+	VMINPS       X0, X8, X8
+	VBROADCASTSS X8, Y0
 	XORQ         R9, R9
 
 scan:
-	VCMPPS    $0x00, (SP)(R9*1), Y1, Y2
-	VMOVMSKPS Y2, R8
+	VCMPPS    $0x00, (SP)(R9*1), Y0, Y1
+	VMOVMSKPS Y1, R10
 	ADDQ      $0x20, R9
 	ADDQ      $0x10, R11
-	TESTL     R8, R8
-	JE        scan
-	BSFL      R8, R8
-	MOVWLZX   -16(R11)(R8*2), R8
+	TESTL     R10, R10
+	JNE       hit
+	CMPQ      R11, R8
+	JL        scan
+	LEAQ      16(R12), R11
+	MOVL      $0x00000001, R10
+
+hit:
+	BSFL    R10, R10
+	MOVWLZX -16(R11)(R10*2), R8
 
 found:
 	MOVL R8, (AX)(DI*4)
@@ -1670,98 +1680,108 @@ found:
 DATA const7f800000<>+0(SB)/4, $0x7f800000
 GLOBL const7f800000<>(SB), RODATA|NOPTR, $4
 
-// func nearest3AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, index *int16, start *int32, list *uint16)
+// func nearest3AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 // Requires: AVX, AVX2
-TEXT ·nearest3AVX2(SB), $2048-72
-	MOVQ    words+0(FP), AX
-	MOVQ    levels+8(FP), CX
-	MOVQ    x+16(FP), DX
-	MOVQ    v+24(FP), BX
-	MOVQ    groups+40(FP), SI
-	SHLQ    $0x06, SI
-	ADDQ    CX, SI
-	VMOVUPS odd3<>+0(SB), Y0
+TEXT ·nearest3AVX2(SB), $2048-88
+	MOVQ words+0(FP), AX
+	MOVQ levels+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ v+24(FP), BX
+	MOVQ groups+40(FP), SI
+	SHLQ $0x06, SI
+	ADDQ CX, SI
 
 group:
 	XORQ DI, DI
 
 lane:
 	MOVL         (CX)(DI*4), R8
-	MOVQ         index+48(FP), R9
+	MOVQ         index+64(FP), R9
 	MOVWQSX      (R9)(R8*2), R9
 	TESTQ        R9, R9
 	JGE          found
 	NOTQ         R9
-	MOVQ         start+56(FP), R8
+	MOVQ         start+72(FP), R8
 	MOVLQSX      (R8)(R9*4), R10
 	MOVLQSX      4(R8)(R9*4), R8
-	MOVQ         list+64(FP), R9
+	MOVQ         list+80(FP), R9
 	LEAQ         (R9)(R10*2), R10
 	LEAQ         (R9)(R8*2), R8
 	MOVQ         scale+32(FP), R9
+	MOVQ         values+48(FP), R11
+	MOVQ         stride+56(FP), R12
+	IMULQ        DI, R12
+	VMOVUPS      (R11)(R12*4), Y0
 	VBROADCASTSS (R9)(DI*4), Y1
-	VMULPS       Y0, Y1, Y1
-	VBROADCASTSS (DX)(DI*4), Y2
-	VSUBPS       Y2, Y1, Y2
-	VBROADCASTSS (BX)(DI*4), Y3
+	VMULPS       Y0, Y1, Y0
+	VBROADCASTSS (DX)(DI*4), Y1
+	VSUBPS       Y1, Y0, Y1
+	VBROADCASTSS (BX)(DI*4), Y2
+	VMULPS       Y1, Y2, Y2
+	VMULPS       Y1, Y2, Y1
+	VBROADCASTSS 64(DX)(DI*4), Y2
+	VSUBPS       Y2, Y0, Y2
+	VBROADCASTSS 64(BX)(DI*4), Y3
 	VMULPS       Y2, Y3, Y3
 	VMULPS       Y2, Y3, Y2
-	VBROADCASTSS 64(DX)(DI*4), Y3
-	VSUBPS       Y3, Y1, Y3
-	VBROADCASTSS 64(BX)(DI*4), Y4
+	VBROADCASTSS 128(DX)(DI*4), Y3
+	VSUBPS       Y3, Y0, Y3
+	VBROADCASTSS 128(BX)(DI*4), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y3, Y4, Y3
-	VBROADCASTSS 128(DX)(DI*4), Y4
-	VSUBPS       Y4, Y1, Y4
-	VBROADCASTSS 128(BX)(DI*4), Y5
-	VMULPS       Y4, Y5, Y5
-	VMULPS       Y4, Y5, Y4
-	VBROADCASTSS 192(DX)(DI*4), Y5
-	VSUBPS       Y5, Y1, Y1
-	VBROADCASTSS 192(BX)(DI*4), Y5
-	VMULPS       Y1, Y5, Y5
-	VMULPS       Y1, Y5, Y1
-	VBROADCASTSS const7f800000<>+0(SB), Y5
-	VMOVUPS      Y5, Y5
+	VBROADCASTSS 192(DX)(DI*4), Y4
+	VSUBPS       Y4, Y0, Y0
+	VBROADCASTSS 192(BX)(DI*4), Y4
+	VMULPS       Y0, Y4, Y4
+	VMULPS       Y0, Y4, Y0
+	VBROADCASTSS const7f800000<>+0(SB), Y4
+	VMOVUPS      Y4, Y4
 	XORQ         R9, R9
 	MOVQ         R10, R11
+	MOVQ         R10, R12
 
 neighbours:
-	VPMOVZXWD    (R10), Y6
-	VPERMPS      Y2, Y6, Y7
-	VPSRLD       $0x03, Y6, Y6
-	VPERMPS      Y3, Y6, Y8
-	VADDPS       Y8, Y7, Y7
-	VPSRLD       $0x03, Y6, Y6
-	VPERMPS      Y4, Y6, Y8
-	VADDPS       Y8, Y7, Y7
-	VPSRLD       $0x03, Y6, Y6
-	VPERMPS      Y1, Y6, Y6
-	VADDPS       Y6, Y7, Y7
-	VMOVUPS      Y7, (SP)(R9*1)
-	VMINPS       Y5, Y7, Y5
+	VPMOVZXWD    (R10), Y5
+	VPERMPS      Y1, Y5, Y6
+	VPSRLD       $0x03, Y5, Y5
+	VPERMPS      Y2, Y5, Y7
+	VADDPS       Y7, Y6, Y6
+	VPSRLD       $0x03, Y5, Y5
+	VPERMPS      Y3, Y5, Y7
+	VADDPS       Y7, Y6, Y6
+	VPSRLD       $0x03, Y5, Y5
+	VPERMPS      Y0, Y5, Y5
+	VADDPS       Y5, Y6, Y6
+	VMOVUPS      Y6, (SP)(R9*1)
+	VMINPS       Y4, Y6, Y4
 	ADDQ         $0x20, R9
 	ADDQ         $0x10, R10
 	CMPQ         R10, R8
 	JL           neighbours
-	VEXTRACTF128 $0x01, Y5, X1
-	VMINPS       X1, X5, X5
-	VPERMILPS    $0x4e, X5, X1
-	VMINPS       X1, X5, X5
-	VPERMILPS    $0xb1, X5, X1
-	VMINPS       X1, X5, X5
-	VBROADCASTSS X5, Y1
+	VEXTRACTF128 $0x01, Y4, X0
+	VMINPS       X0, X4, X4
+	VPERMILPS    $0x4e, X4, X0
+	VMINPS       X0, X4, X4
+	VPERMILPS    $0xb1, X4, X0
+	VMINPS       X0, X4, X4
+	VBROADCASTSS X4, Y0
 	XORQ         R9, R9
 
 scan:
-	VCMPPS    $0x00, (SP)(R9*1), Y1, Y2
-	VMOVMSKPS Y2, R8
+	VCMPPS    $0x00, (SP)(R9*1), Y0, Y1
+	VMOVMSKPS Y1, R10
 	ADDQ      $0x20, R9
 	ADDQ      $0x10, R11
-	TESTL     R8, R8
-	JE        scan
-	BSFL      R8, R8
-	MOVWLZX   -16(R11)(R8*2), R8
+	TESTL     R10, R10
+	JNE       hit
+	CMPQ      R11, R8
+	JL        scan
+	LEAQ      16(R12), R11
+	MOVL      $0x00000001, R10
+
+hit:
+	BSFL    R10, R10
+	MOVWLZX -16(R11)(R10*2), R8
 
 found:
 	MOVL R8, (AX)(DI*4)

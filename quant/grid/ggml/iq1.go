@@ -63,6 +63,12 @@ func scaleIQ1M(b []byte) uint16 {
 	return d
 }
 
+// The largest magnitude below which a sub-block counts as zero.
+const (
+	zeroIQ1S = 1e-12
+	zeroIQ1M = 1e-7
+)
+
 // iq1Values are what levels 0, 1, 2 stand for under a shift of +1/8 and -1/8.
 var iq1Values = [2][3]float32{{-0.875, 0.125, 1.125}, {-1.125, -0.125, 0.875}}
 
@@ -99,6 +105,35 @@ func iq1Group(grid *codebook, levels []uint8, x, w []float32, scale float32, val
 		levels[i] = uint8(word >> (2 * i) & 3)
 	}
 	return word, false
+}
+
+// cutLevels gives the sorted elements before first level 0, those before second level 1, the rest level 2.
+func cutLevels(levels, order []uint8, first, second int) {
+	for j, i := range order {
+		switch {
+		case j < first:
+			levels[i] = 0
+		case j < second:
+			levels[i] = 1
+		default:
+			levels[i] = 2
+		}
+	}
+}
+
+// refitIQ1 returns the least-squares scale for the values that stand for the levels, or the old one.
+func refitIQ1(scale float32, levels []uint8, x, w []float32, values func(i int) *[3]float32) float32 {
+	var a, b float32
+	for i, v := range x {
+		q := values(i)[levels[i]]
+		wq := float32(w[i] * q)
+		a += float32(wq * v)
+		b += float32(wq * q)
+	}
+	if a > 0 && b > 0 {
+		return a / b
+	}
+	return scale
 }
 
 func reverseLevels(levels []uint8) {

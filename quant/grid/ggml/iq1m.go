@@ -5,6 +5,8 @@ import (
 	"math"
 )
 
+const sizeIQ1M = 56
+
 // iq1mSub is the fit of one sub-block of 16: two codewords with a shift each.
 type iq1mSub struct {
 	scale  float32
@@ -18,30 +20,41 @@ func (s *iq1mSub) values(g int) *[3]float32 { return &iq1Values[s.shifts>>(1-g)&
 
 func encodeIQ1M(e *encoder) {
 	grid := gridIQ1()
-	e.blocks(superBlock, 56, func(b []byte, x, im []float32) {
-		clear(b)
-		var w [superBlock]float32
-		if im != nil {
-			importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
-		} else {
-			for i, v := range x {
-				w[i] = float32(v * v)
-			}
+	if e.coder.k != nil {
+		e.encodeIQ1MPlanes(grid)
+		return
+	}
+	e.blocks(superBlock, sizeIQ1M, func(b []byte, x, im []float32) { encodeBlockIQ1M(b, grid, x, im) })
+}
+
+// encodeBlockIQ1M is the portable encoder of one super-block.
+func encodeBlockIQ1M(b []byte, grid *codebook, x, im []float32) {
+	var w [superBlock]float32
+	if im != nil {
+		importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
+	} else {
+		for i, v := range x {
+			w[i] = float32(v * v)
 		}
-		var subs [16]iq1mSub
-		var peak float32
-		for j := range subs {
-			subs[j].fit(grid, x[16*j:16*j+16], w[16*j:16*j+16])
-			peak = max(peak, subs[j].scale)
-		}
-		if peak > 0 {
-			packIQ1M(b, grid, &subs, peak/15, x, w[:])
-		}
-	})
+	}
+	var subs [16]iq1mSub
+	for j := range subs {
+		subs[j].fit(grid, x[16*j:16*j+16], w[16*j:16*j+16])
+	}
+	packIQ1M(b, grid, &subs, x, w[:])
 }
 
 // packIQ1M rounds the sub-scales to multiples of d, refits d over the whole super-block and writes it.
-func packIQ1M(b []byte, grid *codebook, subs *[16]iq1mSub, d float32, x, w []float32) {
+func packIQ1M(b []byte, grid *codebook, subs *[16]iq1mSub, x, w []float32) {
+	clear(b)
+	var peak float32
+	for j := range subs {
+		peak = max(peak, subs[j].scale)
+	}
+	if !(peak > 0) {
+		return
+	}
+	d := peak / 15
 	inv := 1 / d
 	var sxq, sqq float32
 	for j := range subs {
@@ -74,37 +87,41 @@ func packIQ1M(b []byte, grid *codebook, subs *[16]iq1mSub, d float32, x, w []flo
 }
 
 func (s *iq1mSub) fit(grid *codebook, x, w []float32) {
-	if _, amax := extreme(x); amax < 1e-7 {
-		s.words = [2]uint16{zeroWordIQ1, zeroWordIQ1}
-		for i := range s.levels {
-			s.levels[i] = 1
-		}
+	if _, amax := extreme(x); amax < zeroIQ1M {
+		s.zero()
 		return
 	}
 	s.split(x, w)
-	if s.scale < 0 {
-		reverseLevels(s.levels[:])
-		s.scale, s.shifts = -s.scale, 3-s.shifts
-	}
+	s.turn()
 	all := true
 	for g := range s.words {
 		var on bool
 		s.words[g], on = iq1Group(grid, s.levels[8*g:8*g+8], x[8*g:], w[8*g:], s.scale, s.values(g))
 		all = all && on
 	}
-	if all {
-		return
+	if !all {
+		s.refit(x, w)
 	}
-	var a, b float32
-	for i, v := range x {
-		q := s.values(i / 8)[s.levels[i]]
-		wq := float32(w[i] * q)
-		a += float32(wq * v)
-		b += float32(wq * q)
+}
+
+// zero makes the sub-block decode to as near zero as the type can.
+func (s *iq1mSub) zero() {
+	*s = iq1mSub{words: [2]uint16{zeroWordIQ1, zeroWordIQ1}}
+	for i := range s.levels {
+		s.levels[i] = 1
 	}
-	if a > 0 && b > 0 {
-		s.scale = a / b
+}
+
+// turn makes a negative scale positive.
+func (s *iq1mSub) turn() {
+	if s.scale < 0 {
+		reverseLevels(s.levels[:])
+		s.scale, s.shifts = -s.scale, 3-s.shifts
 	}
+}
+
+func (s *iq1mSub) refit(x, w []float32) {
+	s.scale = refitIQ1(s.scale, s.levels[:], x, w, func(i int) *[3]float32 { return s.values(i / 8) })
 }
 
 // split tries every division of the sorted weights into three runs under the four pairs of shifts.
@@ -142,14 +159,5 @@ func (s *iq1mSub) split(x, w []float32) {
 			}
 		}
 	}
-	for j, i := range idx {
-		switch {
-		case j < cut1:
-			s.levels[i] = 0
-		case j < cut2:
-			s.levels[i] = 1
-		default:
-			s.levels[i] = 2
-		}
-	}
+	cutLevels(s.levels[:], idx[:], cut1, cut2)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 )
 
+const sizeIQ1S = 50
+
 // iq1sSub is the fit of one sub-block of 32.
 type iq1sSub struct {
 	scale  float32
@@ -15,72 +17,91 @@ type iq1sSub struct {
 
 func encodeIQ1S(e *encoder) {
 	grid := gridIQ1()
-	e.blocks(superBlock, 50, func(b []byte, x, im []float32) {
-		clear(b)
-		var w [superBlock]float32
-		importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
-		var subs [8]iq1sSub
-		var peak float32
-		for j := range subs {
-			subs[j].fit(grid, x[32*j:32*j+32], w[32*j:32*j+32])
-			peak = max(peak, subs[j].scale)
+	if e.coder.k != nil {
+		e.encodeIQ1SPlanes(grid)
+		return
+	}
+	e.blocks(superBlock, sizeIQ1S, func(b []byte, x, im []float32) { encodeBlockIQ1S(b, grid, x, im) })
+}
+
+// encodeBlockIQ1S is the portable encoder of one super-block.
+func encodeBlockIQ1S(b []byte, grid *codebook, x, im []float32) {
+	var w [superBlock]float32
+	importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
+	var subs [8]iq1sSub
+	for j := range subs {
+		subs[j].fit(grid, x[32*j:32*j+32], w[32*j:32*j+32])
+	}
+	packIQ1S(b, grid, &subs)
+}
+
+func packIQ1S(b []byte, grid *codebook, subs *[8]iq1sSub) {
+	clear(b)
+	var peak float32
+	for j := range subs {
+		peak = max(peak, subs[j].scale)
+	}
+	if !(peak > 0) {
+		return
+	}
+	d := peak / 15
+	inv := 1 / d
+	putF16(b, float32(d*1.125))
+	for j := range subs {
+		code := uint16(rnClamp(float32(0.5*(float32(inv*subs[j].scale)-1)), 0, 7)) << 12
+		if subs[j].minus {
+			code |= 1 << 15
 		}
-		if !(peak > 0) {
-			return
+		for g, word := range subs[j].words {
+			index := uint16(grid.index[word])
+			b[2+4*j+g] = uint8(index)
+			code |= index >> 8 << (3 * g)
 		}
-		d := peak / 15
-		inv := 1 / d
-		putF16(b, float32(d*1.125))
-		for j := range subs {
-			code := uint16(rnClamp(float32(0.5*(float32(inv*subs[j].scale)-1)), 0, 7)) << 12
-			if subs[j].minus {
-				code |= 1 << 15
-			}
-			for g, word := range subs[j].words {
-				index := uint16(grid.index[word])
-				b[2+4*j+g] = uint8(index)
-				code |= index >> 8 << (3 * g)
-			}
-			binary.LittleEndian.PutUint16(b[34+2*j:], code)
-		}
-	})
+		binary.LittleEndian.PutUint16(b[34+2*j:], code)
+	}
+}
+
+func (s *iq1sSub) values() *[3]float32 {
+	if s.minus {
+		return &iq1Values[1]
+	}
+	return &iq1Values[0]
 }
 
 func (s *iq1sSub) fit(grid *codebook, x, w []float32) {
-	if _, amax := extreme(x); amax < 1e-12 {
-		for g := range s.words {
-			s.words[g] = zeroWordIQ1
-		}
+	if _, amax := extreme(x); amax < zeroIQ1S {
+		s.zero()
 		return
 	}
 	s.split(x, w)
+	s.turn()
+	all := true
+	for g := range s.words {
+		var on bool
+		s.words[g], on = iq1Group(grid, s.levels[8*g:8*g+8], x[8*g:], w[8*g:], s.scale, s.values())
+		all = all && on
+	}
+	if !all {
+		s.refit(x, w)
+	}
+}
+
+// zero makes the sub-block decode to as near zero as the type can.
+func (s *iq1sSub) zero() {
+	*s = iq1sSub{words: [4]uint16{zeroWordIQ1, zeroWordIQ1, zeroWordIQ1, zeroWordIQ1}}
+}
+
+// turn makes a negative scale positive.
+func (s *iq1sSub) turn() {
 	if s.scale < 0 {
 		reverseLevels(s.levels[:])
 		s.scale, s.minus = -s.scale, !s.minus
 	}
-	values := &iq1Values[0]
-	if s.minus {
-		values = &iq1Values[1]
-	}
-	all := true
-	for g := range s.words {
-		var on bool
-		s.words[g], on = iq1Group(grid, s.levels[8*g:8*g+8], x[8*g:], w[8*g:], s.scale, values)
-		all = all && on
-	}
-	if all {
-		return
-	}
-	var a, b float32
-	for i, v := range x {
-		q := values[s.levels[i]]
-		wq := float32(w[i] * q)
-		a += float32(wq * v)
-		b += float32(wq * q)
-	}
-	if a > 0 && b > 0 {
-		s.scale = a / b
-	}
+}
+
+func (s *iq1sSub) refit(x, w []float32) {
+	values := s.values()
+	s.scale = refitIQ1(s.scale, s.levels[:], x, w, func(int) *[3]float32 { return values })
 }
 
 // split sorts the weights and tries every division into three runs for levels 0, 1, 2 under both shifts.
@@ -111,14 +132,5 @@ func (s *iq1sSub) split(x, w []float32) {
 			}
 		}
 	}
-	for j, i := range idx {
-		switch {
-		case j < cut1:
-			s.levels[i] = 0
-		case j < cut2:
-			s.levels[i] = 1
-		default:
-			s.levels[i] = 2
-		}
-	}
+	cutLevels(s.levels[:], idx[:], cut1, cut2)
 }

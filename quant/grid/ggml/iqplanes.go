@@ -13,6 +13,9 @@ type wordPlanes struct {
 	dead, odd             [lanes]bool    // zero sub-block; block that only the portable code handles
 }
 
+// oddValues are the magnitudes that levels stand for.
+var oddValues = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
+
 // iqGridKernels puts the kernels for the words of a codebook and its tables together.
 type iqGridKernels struct {
 	*wordKernels
@@ -119,7 +122,7 @@ func (t *iqSpec) planeWords(c *coder, grid *iqGridKernels, j int, scale *[lanes]
 	pl, wp := c.pl, &c.pl.word
 	book := grid.grid
 	grid.nearest(&wp.words[0], &wp.levels[0], subPlane(pl.mag[:], j, t.sub), subPlane(pl.v[:], j, t.sub), &scale[0], grid.groups,
-		&book.index[0], &book.start[0], &book.list[0])
+		&oddValues[0], 0, &book.index[0], &book.start[0], &book.list[0])
 	grid.fit(&wp.a[0], &wp.b[0], subPlane(pl.w[:], j, t.sub), subPlane(pl.wx[:], j, t.sub), &wp.words[0], t.sub)
 }
 

@@ -29,6 +29,9 @@ type kernels struct {
 	squareAdd      func(dst, x, add *float32, n int)
 	better         func(scale, best *float32, bestWords, bestLevels *uint32, a, b *float32, words, levels *uint32, groups int)
 	pairs, triples wordKernels
+	sortRows       func(key, a, b *float32, order *uint32, network *uint16, comparators int)
+	split32        func(wx, w, scale *float32, first, second, shift *uint32)
+	split16        func(x, w *float32, order *uint32, scale *float32, first, second, shift *uint32)
 	block          blockKernels
 	iq4            func(x, w *float32, n int, scale *float32)
 	iq4Codes       func(codes *uint8, x *float32, n int, inverse *float32)
@@ -52,7 +55,7 @@ const run = 16
 // wordKernels depend on how a codeword packs its levels: eight of two bits or four of three.
 type wordKernels struct {
 	levels  func(words *uint32, scale, x, peak *float32, n int, numerator float32)
-	nearest func(words, levels *uint32, x, v, scale *float32, groups int, index *int16, start *int32, list *uint16)
+	nearest func(words, levels *uint32, x, v, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 	fit     func(a, b, w, wx *float32, words *uint32, n int)
 }
 

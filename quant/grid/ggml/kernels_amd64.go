@@ -8,6 +8,7 @@ var kernelSets = map[string]*kernels{
 		transpose: transposeAVX512, transposeBytes: transposeBytesAVX512, squares: squaresAVX512, rowSum: rowSumAVX512, square: squareAVX512, weights: weightsAVX512,
 		rootWeights: rootWeightsAVX512, requant: requantAVX512, asym: asymAVX512, sym: symAVX512, sym3: sym3AVX512, pos: posAVX512, iq4: iq4AVX512, iq4Codes: iq4CodesAVX512,
 		signs: signsAVX512, roots: rootsAVX512, rowMax: rowMaxAVX512, rowPeak: rowPeakAVX512, squareAdd: squareAddAVX512, better: betterAVX512,
+		sortRows: sortRowsAVX512, split32: split32AVX512, split16: split16AVX512,
 		pairs:   wordKernels{levels2AVX512, nearest2AVX2, wordFit2AVX512},
 		triples: wordKernels{levels3AVX512, nearest3AVX2, wordFit3AVX512},
 		block: blockKernels{
@@ -20,6 +21,7 @@ var kernelSets = map[string]*kernels{
 		transpose: transposeAVX2, transposeBytes: transposeBytesAVX2, squares: squaresAVX2, rowSum: rowSumAVX2, square: squareAVX2, weights: weightsAVX2,
 		rootWeights: rootWeightsAVX2, requant: requantAVX2, asym: asymAVX2, sym: symAVX2, sym3: sym3AVX2, pos: posAVX2, iq4: iq4AVX2, iq4Codes: iq4CodesAVX2,
 		signs: signsAVX2, roots: rootsAVX2, rowMax: rowMaxAVX2, rowPeak: rowPeakAVX2, squareAdd: squareAddAVX2, better: betterAVX2,
+		sortRows: sortRowsAVX2, split32: split32AVX2, split16: split16AVX2,
 		pairs:   wordKernels{levels2AVX2, nearest2AVX2, wordFit2AVX2},
 		triples: wordKernels{levels3AVX2, nearest3AVX2, wordFit3AVX2},
 		block: blockKernels{

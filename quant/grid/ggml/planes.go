@@ -31,6 +31,7 @@ type planes struct {
 	mag, v, wx [superBlock * lanes]float32
 	signs      [superBlock / 8 * lanes]uint8
 	word       wordPlanes
+	ternary    ternaryPlanes
 
 	stage  [superBlock * lanes]float32 // blocks one after another, where the input is not
 	out    [superBlock * lanes]uint8

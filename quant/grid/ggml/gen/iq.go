@@ -248,9 +248,10 @@ func nearest(kind levelKind) func(*gen) {
 			return
 		}
 		g.begin("nearest"+kind.name,
-			"func(words, levels *uint32, x, v, scale *float32, groups int, index *int16, start *int32, list *uint16)",
-			fmt.Sprintf("replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·q − x)², group by "+
-				"group of %d rows of x and v, for all 16 lanes.", kind.elems))
+			"func(words, levels *uint32, x, v, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, "+
+				"list *uint16)",
+			fmt.Sprintf("replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·value − x)², group by "+
+				"group of %d rows of x and v, for all 16 lanes. Lane l has the values of its levels at l·stride.", kind.elems))
 		costs := g.AllocLocal(64 * 32) // of all neighbours: lists hold at most 64·8
 		n := &nearestState{g: g, kind: kind, costs: costs}
 		n.run()
@@ -270,7 +271,6 @@ func (s *nearestState) run() {
 	x, v := g.param("x"), g.param("v")
 	end := g.rows("groups")
 	g.ADDQ(levels, end)
-	odd := g.load(g.oddTable(s.kind))
 	lane := g.GP64()
 	g.Label("group")
 	g.XORQ(lane, lane)
@@ -290,7 +290,7 @@ func (s *nearestState) run() {
 	list := g.param("list")
 	g.LEAQ(Mem{Base: list, Index: at, Scale: 2}, at)
 	g.LEAQ(Mem{Base: list, Index: stop, Scale: 2}, stop)
-	tables := s.tables(x, v, lane, odd)
+	tables := s.tables(x, v, lane)
 	s.search(tables, at, stop, word)
 	g.Label("found")
 	g.MOVL(word, Mem{Base: words, Index: lane, Scale: 4})
@@ -305,11 +305,19 @@ func (s *nearestState) run() {
 	g.JL(LabelRef("group"))
 }
 
-// tables returns the cost of every level of every element: (v·δ)·δ, δ = scale·q − x.
-func (s *nearestState) tables(x, v, lane reg.Register, odd reg.VecVirtual) []reg.VecVirtual {
+// tables returns the cost of every level of every element: (v·δ)·δ, δ = scale·value − x.
+func (s *nearestState) tables(x, v, lane reg.Register) []reg.VecVirtual {
 	g := s.g
 	scales := g.param("scale")
-	steps := g.mul(g.broadcast(Mem{Base: scales, Index: lane, Scale: 4}), odd)
+	values, stride := g.param("values"), g.param("stride")
+	g.IMULQ(lane, stride)
+	table := g.vec()
+	if s.kind.bits == 2 {
+		g.VBROADCASTF128(Mem{Base: values, Index: stride, Scale: 4}, table)
+	} else {
+		g.VMOVUPS(Mem{Base: values, Index: stride, Scale: 4}, table)
+	}
+	steps := g.mul(g.broadcast(Mem{Base: scales, Index: lane, Scale: 4}), table)
 	t := make([]reg.VecVirtual, s.kind.elems)
 	for i := range t {
 		row := func(p reg.Register) Mem { return Mem{Base: p, Index: lane, Scale: 4, Disp: i * rowBytes} }
@@ -326,8 +334,9 @@ func (s *nearestState) search(tables []reg.VecVirtual, at, stop reg.GPVirtual, w
 	g.VMOVUPS(g.infinity(), least)
 	cost := g.GP64()
 	g.XORQ(cost, cost)
-	list := g.GP64()
+	list, from := g.GP64(), g.GP64()
 	g.MOVQ(at, list)
+	g.MOVQ(at, from)
 	g.Label("neighbours")
 	entry := g.YMM()
 	g.VPMOVZXWD(Mem{Base: at}, entry)
@@ -369,7 +378,12 @@ func (s *nearestState) search(tables []reg.VecVirtual, at, stop reg.GPVirtual, w
 	g.ADDQ(Imm(32), cost)
 	g.ADDQ(Imm(16), list)
 	g.TESTL(hit, hit)
-	g.JE(LabelRef("scan"))
+	g.JNE(LabelRef("hit"))
+	g.CMPQ(list, stop)
+	g.JL(LabelRef("scan"))
+	g.LEAQ(Mem{Base: from, Disp: 16}, list) // only NaNs: the first entry, as in the portable code
+	g.MOVL(U32(1), hit)
+	g.Label("hit")
 	g.BSFL(hit, hit)
 	g.MOVWLZX(Mem{Base: list, Index: hit.As64(), Scale: 2, Disp: -16}, word)
 }

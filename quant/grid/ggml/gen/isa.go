@@ -282,6 +282,12 @@ func (g *gen) intEqual(a, b Op) mask {
 	return m
 }
 
+func (g *gen) intGreater(a, b Op) mask {
+	m := g.newMask()
+	g.VPCMPGTD(b, a, m)
+	return m
+}
+
 func (g *gen) noLanes() mask {
 	m := g.newMask()
 	if g.wide() {

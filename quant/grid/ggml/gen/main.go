@@ -33,6 +33,7 @@ var files = []struct {
 		blockPeaks, blockE2M1, blockDigits, largest, convertFrom16("F16"), convertFrom16("BF16"), convertTo16("F16"), convertTo16("BF16")}},
 	{"asm_iq", []func(*gen){signs, roots, rowMax, rowPeak, squareAdd, better, levels(pairs), levels(triples), wordFit(pairs), wordFit(triples),
 		nearest(pairs), nearest(triples)}},
+	{"asm_iq1", []func(*gen){sortRows, split32, split16}},
 }
 
 func main() {
