@@ -39,6 +39,10 @@ func FromHF(model *arch.Model, src tensor.Source, o ConvertOptions) (*Header, []
 	if err != nil {
 		return nil, nil, &safeio.Error{Op: "convert: config.json", Off: -1, Err: err}
 	}
+	fam, err := familyOf(model.GGUF.Arch)
+	if err != nil {
+		return nil, nil, err
+	}
 	maps, err := mapTensors(model, src, o)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +51,7 @@ func FromHF(model *arch.Model, src tensor.Source, o ConvertOptions) (*Header, []
 	for i := range maps {
 		h.Tensors[i] = maps[i].Tensor
 	}
-	w := &writer{kv: &h.KV, model: model, config: config, o: &o, tensors: h.Tensors}
+	w := &writer{kv: &h.KV, family: fam, model: model, config: config, o: &o, tensors: h.Tensors}
 	for _, step := range []func() error{w.general, w.hyperparameters, w.tokenizer} {
 		if err := step(); err != nil {
 			return nil, nil, err
@@ -59,6 +63,7 @@ func FromHF(model *arch.Model, src tensor.Source, o ConvertOptions) (*Header, []
 // writer fills the metadata of a conversion.
 type writer struct {
 	kv      *Metadata
+	family  *family
 	model   *arch.Model
 	config  safeio.Value
 	o       *ConvertOptions

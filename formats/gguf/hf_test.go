@@ -85,7 +85,7 @@ func openHeader(t testing.TB, h *Header) *File {
 
 // Every supported architecture resolves from its reconstructed config.
 func TestConfigsResolve(t *testing.T) {
-	for _, fam := range hfFamilies {
+	for _, fam := range families {
 		f := openHeader(t, tiny(fam.arch))
 		config, src, err := f.HF()
 		require.NoError(t, err)
@@ -247,7 +247,7 @@ func TestHostileMetadata(t *testing.T) {
 
 // FuzzHF changes a valid model and reads whatever still opens.
 func FuzzHF(f *testing.F) {
-	for _, fam := range hfFamilies {
+	for _, fam := range families {
 		f.Add(fileOf(f, tiny(fam.arch)))
 	}
 	path := f.TempDir() + "/m.gguf"

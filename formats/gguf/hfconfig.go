@@ -103,15 +103,11 @@ func number(x float64) safeio.Value {
 
 // config reconstructs config.json. Keys that GGUF does not record and that do not change the model are left out.
 func (f *File) config(p *params) ([]byte, error) {
-	fam, err := hfFamilyOf(p.arch)
-	if err != nil {
-		return nil, err
-	}
 	o := &object{}
-	o.add("architectures", []string{fam.class})
-	o.add("model_type", fam.modelType)
-	if !fam.alwaysQKVBias {
-		o.add("attention_bias", p.attnBias)
+	o.add("architectures", []string{p.class})
+	o.add("model_type", p.modelType)
+	if !p.qkvBias {
+		o.add("attention_bias", p.attnBiases)
 	}
 	for _, typ := range []string{"bos", "eos", "pad"} {
 		var id any // null: Transformers' config classes have defaults of their own
@@ -122,19 +118,19 @@ func (f *File) config(p *params) ([]byte, error) {
 	}
 	o.add("hidden_act", "silu")
 	o.add("hidden_size", p.hidden)
-	if p.headDimKey {
-		o.add("head_dim", p.headDim)
+	if p.dimStated {
+		o.add("head_dim", p.dim)
 	}
 	o.add("intermediate_size", p.inner)
 	o.add("max_position_embeddings", p.context)
-	if p.arch == "llama" {
-		o.add("mlp_bias", p.mlpBias)
+	if p.mlpBias {
+		o.add("mlp_bias", p.mlpBiases)
 	}
 	o.add("num_attention_heads", p.heads)
 	o.add("num_hidden_layers", p.blocks)
 	o.add("num_key_value_heads", p.kvHeads)
-	if p.experts > 0 {
-		o.add("num_experts", p.experts)
+	if p.experts {
+		o.add("num_experts", p.count)
 		o.add("num_experts_per_tok", p.used)
 		o.add("moe_intermediate_size", p.expertInner)
 		o.add("norm_topk_prob", true) // llama.cpp always normalises for this architecture
@@ -148,7 +144,7 @@ func (f *File) config(p *params) ([]byte, error) {
 	}
 	o.add("rope_scaling", scaling)
 	o.add("rope_theta", number(p.theta))
-	if fam.arch != "llama" {
+	if p.window {
 		o.add("use_sliding_window", false)
 	}
 	o.add("tie_word_embeddings", p.tied)
@@ -216,8 +212,8 @@ func (f *File) ropeScaling(p *params) (safeio.Value, error) {
 // 1, high 4, an original context that is a power of two, and the factor that the slowest dimension shows.
 func (f *File) llama3(p *params, t *Tensor) (*arch.Rope, error) {
 	stored := make([]byte, t.Bytes)
-	if t.Type != F32 || t.Elements() != int64(p.headDim/2) || p.headDim < 2 {
-		return nil, safeio.Corruptf("%s has %d elements of type %s for heads of %d channels", nameRopeFreqs, t.Elements(), t.Type, p.headDim)
+	if t.Type != F32 || t.Elements() != int64(p.dim/2) || p.dim < 2 {
+		return nil, safeio.Corruptf("%s has %d elements of type %s for heads of %d channels", nameRopeFreqs, t.Elements(), t.Type, p.dim)
 	}
 	if err := f.ReadAt(t, stored, 0); err != nil {
 		return nil, err
@@ -226,7 +222,7 @@ func (f *File) llama3(p *params, t *Tensor) (*arch.Rope, error) {
 	for i := range factors {
 		factors[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(stored[4*i:])))
 	}
-	m := &arch.Model{Rope: arch.Rope{Type: "llama3", Dim: p.headDim, Theta: p.theta,
+	m := &arch.Model{Rope: arch.Rope{Type: "llama3", Dim: p.dim, Theta: p.theta,
 		LowFreqFactor: 1, HighFreqFactor: 4, Factor: factors[len(factors)-1]}}
 	for m.Rope.OriginalMaxPos = 1 << 10; m.Rope.OriginalMaxPos <= 1<<20; m.Rope.OriginalMaxPos *= 2 {
 		if closeTo(ropeFactors(m), factors) {

@@ -74,8 +74,8 @@ func (p *params) locate(t *Tensor) ([]place, error) {
 		return []place{{info: tensor.Info{Name: name, DType: dtype, Shape: t.Shape()}, t: t, heads: heads}}, nil
 	}
 	// An empty stack could claim any number of experts without a byte of data.
-	if t.Dims != 3 || t.NE[2] != int64(p.experts) || t.NE[2] > mostPlaces || t.Bytes == 0 {
-		return nil, safeio.Corruptf("sizes %v for a stack of %d experts", t.NE[:t.Dims], p.experts)
+	if t.Dims != 3 || t.NE[2] != int64(p.count) || t.NE[2] > mostPlaces || t.Bytes == 0 {
+		return nil, safeio.Corruptf("sizes %v for a stack of %d experts", t.NE[:t.Dims], p.count)
 	}
 	all := make([]place, t.NE[2])
 	for e := range all {

@@ -9,44 +9,18 @@ import (
 
 // params are the numbers of a supported model as its metadata state them, range-checked.
 type params struct {
-	arch     string
-	permuted bool // q and k rows are stored as interleaved rotary pairs
+	*family
 
-	blocks, hidden, inner, heads, kvHeads, headDim, context, vocab int
+	blocks, hidden, inner, heads, kvHeads, dim, context, vocab int
 
-	headDimKey                 bool // key_length is stated
-	eps, theta                 float64
-	experts, used, expertInner int // 0: dense; expertInner is the inner size of one expert
-	ropeType                   string
-	factor                     float64
-	original                   int
-	attnBias, mlpBias          bool
-	tied                       bool
-}
-
-// hfFamily is how a GGUF architecture is called in Transformers.
-type hfFamily struct {
-	arch, modelType, class string
-	permuted               bool
-	alwaysQKVBias          bool // no key says so
-}
-
-var hfFamilies = [...]hfFamily{
-	{"llama", "llama", "LlamaForCausalLM", true, false},
-	{"qwen2", "qwen2", "Qwen2ForCausalLM", false, true},
-	{"qwen3", "qwen3", "Qwen3ForCausalLM", false, false},
-	{"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM", false, false},
-}
-
-// hfFamilyOf finds the row of an architecture.
-func hfFamilyOf(name string) (hfFamily, error) {
-	for _, f := range hfFamilies {
-		if f.arch == name {
-			return f, nil
-		}
-	}
-	_, err := familyOf(name)
-	return hfFamily{}, err
+	dimStated                bool // key_length is stated
+	eps, theta               float64
+	count, used, expertInner int // experts, of them used, inner size of one; 0 in dense models
+	ropeType                 string
+	factor                   float64
+	original                 int
+	attnBiases, mlpBiases    bool
+	tied                     bool
 }
 
 // The ranges of counts: far above any model, far below what arithmetic on them could overflow.
@@ -64,11 +38,11 @@ func (f *File) readParams() (*params, error) {
 	if err != nil {
 		return nil, err
 	}
-	fam, err := hfFamilyOf(name)
+	fam, err := familyOf(name)
 	if err != nil {
 		return nil, err
 	}
-	p := &params{arch: name, permuted: fam.permuted, factor: 1}
+	p := &params{family: fam, factor: 1}
 	kv := &f.KV
 	for _, n := range []struct {
 		key      string
@@ -82,8 +56,8 @@ func (f *File) readParams() (*params, error) {
 		{"attention.head_count", &p.heads, mostCount, false},
 		{"attention.head_count_kv", &p.kvHeads, mostCount, true},
 		{"context_length", &p.context, mostTokens, false},
-		{"attention.key_length", &p.headDim, mostCount, true},
-		{"expert_count", &p.experts, mostCount, true},
+		{"attention.key_length", &p.dim, mostCount, true},
+		{"expert_count", &p.count, mostCount, true},
 		{"expert_used_count", &p.used, mostCount, true},
 		{"expert_feed_forward_length", &p.expertInner, mostCount, true},
 		{"rope.scaling.original_context_length", &p.original, mostTokens, true},
@@ -139,7 +113,7 @@ func (p *params) readReals(kv *Metadata) error {
 
 // settle fills in what the metadata leave open and checks that the numbers fit each other and the tensors.
 func (p *params) settle(f *File) error {
-	p.headDimKey = p.headDim > 0
+	p.dimStated = p.dim > 0
 	if p.kvHeads == 0 {
 		p.kvHeads = p.heads
 	}
@@ -148,21 +122,21 @@ func (p *params) settle(f *File) error {
 		return safeio.Corruptf("the metadata state %d blocks of width %d with %d heads", p.blocks, p.hidden, p.heads)
 	case p.heads%p.kvHeads != 0:
 		return safeio.Corruptf("%d heads do not divide into %d key-value heads", p.heads, p.kvHeads)
-	case !p.headDimKey && p.hidden%p.heads != 0:
+	case !p.dimStated && p.hidden%p.heads != 0:
 		return safeio.Corruptf("a width of %d does not divide into %d heads", p.hidden, p.heads)
-	case p.arch == "qwen3moe" && (p.experts == 0 || p.used == 0 || p.used > p.experts):
-		return safeio.Corruptf("a mixture of experts states %d experts, %d of them used", p.experts, p.used)
-	case p.arch != "qwen3moe" && p.experts > 0:
-		return safeio.Unsupportedf("architecture %q with %d experts", p.arch, p.experts)
+	case p.experts && (p.count == 0 || p.used == 0 || p.used > p.count):
+		return safeio.Corruptf("a mixture of experts states %d experts, %d of them used", p.count, p.used)
+	case !p.experts && p.count > 0:
+		return safeio.Unsupportedf("architecture %q with %d experts", p.arch, p.count)
 	case p.ropeType != "" && p.ropeType != "linear" && p.ropeType != "yarn":
 		return safeio.Unsupportedf("rope scaling %q; supported: linear, yarn, llama3", p.ropeType)
 	}
-	if !p.headDimKey {
-		p.headDim = p.hidden / p.heads
+	if !p.dimStated {
+		p.dim = p.hidden / p.heads
 	}
 	if key := p.arch + ".attention.value_length"; f.KV.Has(key) {
-		if n, err := f.KV.Int(key, 0, mostCount); err != nil || int(n) != p.headDim {
-			return safeio.Unsupportedf("keys of %d channels with values of %d", p.headDim, n)
+		if n, err := f.KV.Int(key, 0, mostCount); err != nil || int(n) != p.dim {
+			return safeio.Unsupportedf("keys of %d channels with values of %d", p.dim, n)
 		}
 	}
 	embed, ok := f.Lookup(nameEmbed)
@@ -176,8 +150,8 @@ func (p *params) settle(f *File) error {
 	_, head := f.Lookup(nameHead)
 	_, bias := f.Lookup(block(0, stems[arch.RoleQ]+".bias"))
 	_, mlp := f.Lookup(block(0, stems[arch.RoleGate]+".bias"))
-	p.tied, p.attnBias, p.mlpBias = !head, bias, mlp
-	if p.arch == "qwen3moe" && p.expertInner == 0 {
+	p.tied, p.attnBiases, p.mlpBiases = !head, bias, mlp
+	if p.experts && p.expertInner == 0 {
 		if t, ok := f.Lookup(block(0, stems[arch.RoleGate]+expertSuffix+".weight")); ok {
 			p.expertInner = int(min(t.NE[1], mostCount))
 		}

@@ -10,32 +10,6 @@ import (
 // plainFileType is general.file_type of a conversion to a plain type.
 var plainFileType = map[Type]uint32{F32: 0, F16: 1, BF16: 32}
 
-// family is what the reference's converter does beyond the common keys, by GGUF architecture.
-type family struct {
-	arch string
-	// headDim: the key and value lengths are always written, since Transformers' config class has a default for head_dim.
-	headDim bool
-	// vocabulary: vocab_size and rope.dimension_count are written.
-	vocabulary bool
-}
-
-var families = [...]family{
-	{arch: "llama", headDim: true, vocabulary: true},
-	{arch: "qwen2"},
-	{arch: "qwen3", headDim: true},
-	{arch: "qwen3moe", headDim: true},
-}
-
-// familyOf finds the row of an architecture, or refuses it with the list of those that are supported.
-func familyOf(arch string) (family, error) {
-	for _, f := range families {
-		if f.arch == arch {
-			return f, nil
-		}
-	}
-	return family{}, safeio.Unsupportedf("GGUF architecture %q is not supported; supported: llama, qwen2, qwen3, qwen3moe", arch)
-}
-
 // key prefixes a name with the architecture, as all hyperparameters are.
 func (w *writer) key(name string) string { return w.model.GGUF.Arch + "." + name }
 
@@ -47,11 +21,7 @@ func (w *writer) real(name string, x float64) { w.kv.Set(w.key(name), Float32(fl
 
 // hyperparameters writes the {arch}.* keys and the file type, in the reference's order.
 func (w *writer) hyperparameters() error {
-	f, err := familyOf(w.model.GGUF.Arch)
-	if err != nil {
-		return err
-	}
-	m := w.model
+	f, m := w.family, w.model
 	feedForward, err := safeio.At(w.config, "intermediate_size", safeio.Value.Int)
 	if err == nil && (feedForward < 1 || feedForward > mostCount) {
 		err = safeio.Corruptf("intermediate_size is %d", feedForward)
@@ -76,7 +46,7 @@ func (w *writer) hyperparameters() error {
 		w.count("attention.value_length", m.HeadDim)
 	}
 	w.kv.Set("general.file_type", Uint32(plainFileType[w.o.Type]))
-	if f.vocabulary {
+	if f.vocabKeys {
 		w.count("vocab_size", m.Vocab)
 		w.count("rope.dimension_count", m.HeadDim)
 	}

@@ -173,7 +173,7 @@ func TestSplitSetsReadAsOneModel(t *testing.T) {
 
 // Copying a tensor in pieces of any size gives the tensor.
 func TestViewInPieces(t *testing.T) {
-	for _, fam := range hfFamilies {
+	for _, fam := range families {
 		f := openHeader(t, tiny(fam.arch))
 		m, err := f.ToHF()
 		require.NoError(t, err)

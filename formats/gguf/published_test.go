@@ -169,11 +169,11 @@ func TestBiasesAndVocabularyExceptions(t *testing.T) {
 	require.False(t, h.KV.Has("tokenizer.ggml.prefix_token_id"))
 
 	w := &writer{kv: &Metadata{}, model: &arch.Model{Vocab: 32016}}
-	w.llamaExceptions()
+	w.vocabularyExceptions()
 	require.Equal(t, 4, w.kv.Len(), "CodeLlama's infilling tokens")
 	w = &writer{kv: &Metadata{}, model: &arch.Model{Vocab: 49152}}
 	w.kv.Set("tokenizer.ggml.add_bos_token", Bool(true))
-	w.llamaExceptions()
+	w.vocabularyExceptions()
 	b, err := w.kv.Bool("tokenizer.ggml.add_bos_token")
 	require.NoError(t, err)
 	require.False(t, b, "Granite's code models")

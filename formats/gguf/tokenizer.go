@@ -144,7 +144,7 @@ func (w *writer) tokenizer() error {
 	if len(t.Tokens) > w.model.Vocab {
 		return safeio.Corruptf("the tokenizer has %d tokens, the embedding %d rows", len(t.Tokens), w.model.Vocab)
 	}
-	if w.model.GGUF.Arch == "llama" {
+	if w.family.spacePrefix {
 		if b, err := config.Get("add_prefix_space").Bool(); err == nil {
 			w.kv.Set("tokenizer.ggml.add_space_prefix", Bool(b))
 		} else if t.SpacePrefix != nil {
@@ -158,8 +158,8 @@ func (w *writer) tokenizer() error {
 	if err := w.chatTemplate(config); err != nil {
 		return err
 	}
-	if w.model.GGUF.Arch == "llama" {
-		w.llamaExceptions()
+	if w.family.exceptions {
+		w.vocabularyExceptions()
 	}
 	return nil
 }
@@ -184,8 +184,8 @@ func (w *writer) vocabulary(t *TokenizerInfo) {
 	}
 }
 
-// llamaExceptions are the two models that the reference recognises by the size of their vocabulary.
-func (w *writer) llamaExceptions() {
+// vocabularyExceptions are the two models that the reference recognises by the size of their vocabulary.
+func (w *writer) vocabularyExceptions() {
 	switch w.model.Vocab {
 	case 32016: // CodeLlama: infilling
 		for _, s := range []struct {

@@ -22,7 +22,9 @@ func tokenizerKeys(t testing.TB, architecture string, vocab int, side map[string
 	for name, text := range side {
 		files[name] = []byte(text)
 	}
-	w := &writer{kv: &Metadata{}, model: &arch.Model{Vocab: vocab, GGUF: arch.GGUF{Arch: architecture}}, config: c, o: &ConvertOptions{Side: files}}
+	fam, err := familyOf(architecture)
+	require.NoError(t, err)
+	w := &writer{kv: &Metadata{}, family: fam, model: &arch.Model{Vocab: vocab, GGUF: arch.GGUF{Arch: architecture}}, config: c, o: &ConvertOptions{Side: files}}
 	return w.kv, w.tokenizer()
 }
 
