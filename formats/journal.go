@@ -134,22 +134,21 @@ func nextLine(data []byte, previous uint32) (text []byte, length int) {
 	return text, length
 }
 
-// parseRecord reads one record with the strict parser, then into its type: unknown members are an error.
+// parseRecord reads one record and accepts exactly the text that would be written for it: no other spelling, order or
+// member can mean anything.
 func parseRecord(text []byte) (record, error) {
 	var r record
-	v, err := safeio.ParseJSON(text)
-	if err != nil {
-		return r, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil {
+	if err := json.Unmarshal(text, &r); err != nil {
 		return r, safeio.Corruptf("%v", err)
 	}
-	if v.Kind() != safeio.Object || v.Len() != 1 {
-		return r, safeio.Corruptf("a record has %d parts instead of one", v.Len())
+	if err := r.check(); err != nil {
+		return r, err
 	}
-	return r, r.check()
+	again, err := json.Marshal(r)
+	if err != nil || !bytes.Equal(again, text) {
+		return r, safeio.Corruptf("a record that this program does not write")
+	}
+	return r, nil
 }
 
 // check validates what the job will rely on.

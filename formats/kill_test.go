@@ -167,6 +167,61 @@ func TestLostFiles(t *testing.T) {
 	}
 }
 
+// framedJournal frames texts with the right lengths and checksums.
+func framedJournal(texts ...string) []byte {
+	var framed []byte
+	var sum uint32
+	for _, text := range texts {
+		sum = chainSum(sum, []byte(text))
+		framed = fmt.Appendf(framed, "%08x %08x %s\n", len(text), sum, text)
+	}
+	return framed
+}
+
+// A whole line that says something impossible was written by no crash: the journal is refused as a whole.
+func TestJournalRefuses(t *testing.T) {
+	const start, sum = `{"start":{"version":1,"key":"k","describe":{},"plan":"p"}}`, `"` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"`
+	lines, err := parseJournal(framedJournal(start, `{"unit":{"name":"u","tensors":[{"name":"t","sha256":`+sum+`}],"state":""}}`,
+		`{"blob":{"name":"b","file":"blob-1","size":0,"sha256":`+sum+`}}`, `{"publish":{"files":null}}`))
+	require.NoError(t, err)
+	require.Len(t, lines, 4)
+	for name, texts := range map[string][]string{
+		"no start":            {`{"publish":{"files":null}}`},
+		"two starts":          {start, start},
+		"not JSON":            {start, `{"unit"`},
+		"not an object":       {start, `[]`},
+		"null":                {start, `null`},
+		"empty":               {start, `{}`},
+		"two parts":           {start, `{"publish":{"files":null},"unit":{"name":"u","tensors":[],"state":""}}`},
+		"unknown part":        {start, `{"more":{}}`},
+		"unknown member":      {start, `{"publish":{"files":null,"more":1}}`},
+		"duplicate":           {start, `{"publish":{"files":null,"files":["x"]}}`},
+		"wrong type":          {start, `{"publish":{"files":[1]}}`},
+		"part is null":        {start, `{"publish":null}`},
+		"short checksum":      {start, `{"unit":{"name":"u","tensors":[{"name":"t","sha256":"01"}],"state":""}}`},
+		"checksum not hex":    {start, `{"unit":{"name":"u","tensors":[{"name":"t","sha256":"` + strings.Repeat("x", 64) + `"}],"state":""}}`},
+		"state not base64":    {start, `{"unit":{"name":"u","tensors":[],"state":"*"}}`},
+		"blob checksum":       {start, `{"blob":{"name":"b","file":"blob-1","size":0,"sha256":""}}`},
+		"blob size":           {start, `{"blob":{"name":"b","file":"blob-1","size":-1,"sha256":` + sum + `}}`},
+		"blob path":           {start, `{"blob":{"name":"b","file":"../x","size":0,"sha256":` + sum + `}}`},
+		"published path":      {start, `{"publish":{"files":["../x"]}}`},
+		"published twice":     {start, `{"publish":{"files":["x","X"]}}`},
+		"upper-case spelling": {start, `{"PUBLISH":{"files":null}}`},
+	} {
+		_, err := parseJournal(framedJournal(texts...))
+		require.ErrorIs(t, err, safeio.ErrCorrupt, name)
+		r := tinyRun{out: filepath.Join(memDir(t), "out"), fs: fast()}
+		require.NoError(t, os.MkdirAll(r.out+".partial", 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(r.out+".partial", "journal"), framedJournal(texts...), 0o644))
+		err = r.do(t)
+		require.ErrorIs(t, err, safeio.ErrCorrupt, name)
+		require.ErrorContains(t, err, "journal")
+		require.DirExists(t, r.out+".partial", "it is for the user to remove")
+	}
+	_, err = parseJournal(framedJournal(strings.Replace(start, "1", "2", 1)))
+	require.ErrorIs(t, err, safeio.ErrUnsupported)
+}
+
 // FuzzJournal frames every line of the input with a right length and checksum, so that mutations reach the records, and
 // parses the input as it is as well.
 func FuzzJournal(f *testing.F) {
@@ -185,14 +240,8 @@ func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"start":{"version":2,"key":"","describe":null,"plan":""}}`), uint16(3))
 	f.Add([]byte(`{"start":{"version":1}}`+"\n"+`{"blob":{"name":"","file":"../x","size":-1,"sha256":""}}`), uint16(3))
 	f.Fuzz(func(t *testing.T, data []byte, cut uint16) {
-		var framed []byte
-		var sum uint32
-		for text := range bytes.SplitSeq(data, []byte("\n")) {
-			sum = chainSum(sum, text)
-			framed = fmt.Appendf(framed, "%08x %08x %s\n", len(text), sum, text)
-		}
 		checkJournal(t, data, cut)
-		checkJournal(t, framed, cut)
+		checkJournal(t, framedJournal(strings.Split(string(data), "\n")...), cut)
 	})
 }
 

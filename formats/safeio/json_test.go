@@ -33,6 +33,7 @@ var badJSON = []struct{ text, reason string }{
 	{`01`, "text after"}, {`1.`, "malformed number"}, {`.5`, "expected a value"}, {`-`, "malformed number"}, {`1e`, "malformed number"},
 	{`+1`, "expected a value"}, {`1e+`, "malformed number"}, {`NaN`, "expected a value"}, {`Infinity`, "expected a value"},
 	{`-Infinity`, "malformed number"}, {`{"a":1,}`, "expected a key"}, {`[1,]`, "expected a value"}, {`[1 2]`, "expected ','"},
+	{`{"a\x":1}`, "unknown escape"}, {`{"abc`, "unterminated"}, {`{"a":1,"b`, "unterminated"}, {`{"a":tru}`, "expected a value"},
 	{`{"a" 1}`, "expected ':'"}, {`{a:1}`, "expected a key"}, {`{'a':1}`, "expected a key"}, {`{"a":1}{"b":2}`, "text after"},
 	{`{"a":1}garbage`, "text after"}, {`[1}`, "expected ','"}, {`True`, "expected a value"}, {`nul`, "expected a value"},
 	{`// c` + "\n1", "expected a value"}, {strings.Repeat("[", 65) + strings.Repeat("]", 65), "nested deeper"},

@@ -148,6 +148,8 @@ func hostiles() []hostile {
 		{"corrupt-offsets-reversed", file(one(u, four, "[4,0]"), 4)},
 		{"corrupt-offsets-negative", file(one(u, four, "[-4,0]"), 4)},
 		{"corrupt-offsets-fraction", file(one(u, four, "[0,4.0]"), 4)},
+		{"corrupt-offsets-fraction-of-an-empty-tensor", file(one(u, "[0]", "[0,0.0]"), 0)},
+		{"corrupt-offsets-null-of-an-empty-tensor", file(one(u, "[0]", "[null,0]"), 0)},
 		{"corrupt-offsets-over-int64", file(one(u, four, "[9223372036854775808,9223372036854775812]"), 4)},
 		{"corrupt-offsets-max-int64", file(one(u, four, "[9223372036854775803,9223372036854775807]"), 4)},
 		{"corrupt-offsets-shorter-than-shape", file(one(u, four, "[0,3]"), 3)},
