@@ -125,7 +125,11 @@ func (j *Job) copySide(ctx context.Context, path string, side SideFile) error {
 			return err
 		}
 		n, err := io.ReadFull(in, buf)
-		if at+int64(n) > side.Size || n < len(buf) && at+int64(n) != side.Size {
+		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !end {
+			return &safeio.Error{Op: "copy", Path: side.Name, Off: -1, Err: err}
+		}
+		if at+int64(n) > side.Size || end && at+int64(n) < side.Size {
 			return &safeio.Error{Op: "copy", Path: side.Name, Off: -1, Err: safeio.Corruptf("the file changed while it was read: it had %d bytes", side.Size)}
 		}
 		if n > 0 {
@@ -134,11 +138,8 @@ func (j *Job) copySide(ctx context.Context, path string, side SideFile) error {
 			}
 			at += int64(n)
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if end {
 			return j.sync(out)
-		}
-		if err != nil {
-			return &safeio.Error{Op: "copy", Path: side.Name, Off: -1, Err: err}
 		}
 	}
 }

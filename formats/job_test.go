@@ -1,10 +1,12 @@
 package formats
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -297,6 +300,38 @@ func TestJobKeepsApartFromInputs(t *testing.T) {
 	}
 	_, err := OpenJob(context.Background(), JobOptions{Out: filepath.Join(dir, "o"), Inputs: []string{filepath.Join(dir, "none")}, Plan: &container.Plan{}})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// Side files are copied byte for byte at any size; one that grew, shrank or fails stops the publication.
+func TestSideFiles(t *testing.T) {
+	publish := func(size int64, open func() (io.ReadCloser, error)) (string, error) {
+		out := filepath.Join(memDir(t), "out")
+		j, err := OpenJob(context.Background(), JobOptions{Out: out, Plan: &container.Plan{}, FS: fast()})
+		require.NoError(t, err)
+		defer j.Close()
+		return out, j.Publish(context.Background(), []SideFile{{Name: "s", Size: size, Open: open}},
+			func([]FileSum) (map[string][]byte, error) { return nil, nil })
+	}
+	for _, n := range []int64{0, 1, hashChunk - 1, hashChunk, hashChunk + 1, 2 * hashChunk} {
+		want := content("side", n)
+		from := func(data []byte) func() (io.ReadCloser, error) {
+			return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+		}
+		out, err := publish(n, from(want))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(out, "s"))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want, got), "%d bytes", n)
+		_, err = publish(n, from(append(want, 0)))
+		require.ErrorIs(t, err, safeio.ErrCorrupt, "%d bytes and one more", n)
+		_, err = publish(n+1, from(want[:n]))
+		require.ErrorIs(t, err, safeio.ErrCorrupt, "%d bytes are one less", n)
+	}
+	_, err := publish(9, func() (io.ReadCloser, error) { return nil, fs.ErrPermission })
+	require.ErrorIs(t, err, fs.ErrPermission)
+	out, err := publish(9, func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(io.ErrClosedPipe)), nil })
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.NoDirExists(t, out)
 }
 
 func TestJobRefusesBadPlans(t *testing.T) {
