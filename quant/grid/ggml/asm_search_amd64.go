@@ -14,7 +14,7 @@ func asymAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, fir
 //go:noescape
 func symAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
 
-// sym3AVX512 is searchSym3 in every lane of 16 rows.
+// sym3AVX512 is searchSym3 in every lane of four sub-blocks of 16 rows.
 //
 //go:noescape
 func sym3AVX512(codes *uint8, x *float32, scale *float32)
@@ -44,7 +44,7 @@ func asymAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, first
 //go:noescape
 func symAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
 
-// sym3AVX2 is searchSym3 in every lane of 16 rows.
+// sym3AVX2 is searchSym3 in every lane of four sub-blocks of 16 rows.
 //
 //go:noescape
 func sym3AVX2(codes *uint8, x *float32, scale *float32)

@@ -435,130 +435,476 @@ GLOBL const3dcccccd<>(SB), RODATA|NOPTR, $4
 
 // func sym3AVX512(codes *uint8, x *float32, scale *float32)
 // Requires: AVX, AVX512F
-TEXT ·sym3AVX512(SB), $1088-24
-	MOVQ         x+8(FP), AX
-	MOVQ         $0x00000400, CX
+TEXT ·sym3AVX512(SB), $4864-24
+	MOVQ         $0x00000400, AX
+	MOVQ         x+8(FP), CX
+	ADDQ         $0x00000000, CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	VBROADCASTSS const7fffffff<>+0(SB), Z2
 	MOVQ         $0x00000000, DX
 
-peak:
-	VMOVUPS      (AX)(DX*1), Z4
-	VPANDD       Z3, Z4, Z5
-	VCMPPS       $0x1e, Z2, Z5, K1
-	VMOVAPS      Z5, K1, Z2
+peak0:
+	VMOVUPS      (CX)(DX*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K1
 	VMOVAPS      Z4, K1, Z1
+	VMOVAPS      Z3, K1, Z0
 	ADDQ         $0x40, DX
-	CMPQ         DX, CX
-	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Z3
-	VCMPPS       $0x11, Z3, Z2, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z2
-	VMOVAPS      Z2, K1, Z1
-	VBROADCASTSS constc0800000<>+0(SB), Z2
-	VBROADCASTSS const40400000<>+0(SB), Z3
-	VDIVPS       Z1, Z2, Z1
+	CMPQ         DX, AX
+	JL           peak0
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z1, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K1, Z0
+	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VBROADCASTSS const40400000<>+0(SB), Z2
+	VDIVPS       Z0, Z1, Z0
+	VPXORD       Z5, Z5, Z5
 	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
 	MOVQ         $0x00000000, DX
 
-first:
-	VMOVUPS      (AX)(DX*1), Z4
-	VMULPS       Z4, Z1, Z5
-	VRNDSCALEPS  $0x08, Z5, Z5
-	VMAXPS       Z5, Z2, Z5
-	VMINPS       Z5, Z3, Z5
-	VMOVUPS      Z5, (SP)(DX*1)
-	VMULPS       Z4, Z4, Z8
-	VMULPS       Z4, Z8, Z4
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z4, Z6, Z6
-	VMULPS       Z5, Z8, Z4
-	VMULPS       Z5, Z4, Z4
-	VADDPS       Z4, Z7, Z7
+first0:
+	VMOVUPS      (CX)(DX*1), Z3
+	VMULPS       Z3, Z0, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VMAXPS       Z4, Z1, Z4
+	VMINPS       Z4, Z2, Z4
+	VMOVUPS      Z4, (SP)(DX*1)
+	VMULPS       Z3, Z3, Z21
+	VMULPS       Z3, Z21, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z4, Z21, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z6, Z6
 	ADDQ         $0x40, DX
-	CMPQ         DX, CX
-	JL           first
-	VBROADCASTSS const4b400000<>+0(SB), Z1
-	VBROADCASTSS const007fffff<>+0(SB), Z2
-	VBROADCASTSS const00400000<>+0(SB), Z3
+	CMPQ         DX, AX
+	JL           first0
+	VMOVUPS      Z5, 4096(SP)
+	VMOVUPS      Z6, 4160(SP)
+	MOVQ         x+8(FP), CX
+	ADDQ         $0x00000400, CX
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	MOVQ         $0x00000000, DX
+
+peak1:
+	VMOVUPS      (CX)(DX*1), Z1
+	VPANDD       Z0, Z1, Z2
+	VCMPPS       $0x1e, Z8, Z2, K3
+	VMOVAPS      Z2, K3, Z8
+	VMOVAPS      Z1, K3, Z7
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           peak1
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
+	VCMPPS       $0x11, Z0, Z8, K3
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K3, Z7
+	VBROADCASTSS constc0800000<>+0(SB), Z0
+	VBROADCASTSS const40400000<>+0(SB), Z1
+	VDIVPS       Z7, Z0, Z2
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	MOVQ         $0x00000000, DX
+
+first1:
+	VMOVUPS      (CX)(DX*1), Z3
+	VMULPS       Z3, Z2, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VMAXPS       Z4, Z0, Z4
+	VMINPS       Z4, Z1, Z4
+	VMOVUPS      Z4, 1024(SP)(DX*1)
+	VMULPS       Z3, Z3, Z5
+	VMULPS       Z3, Z5, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z9, Z9
+	VMULPS       Z4, Z5, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z10, Z10
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           first1
+	VMOVUPS      Z9, 4224(SP)
+	VMOVUPS      Z10, 4288(SP)
+	MOVQ         x+8(FP), CX
+	ADDQ         $0x00000800, CX
+	VPXORD       Z11, Z11, Z11
+	VPXORD       Z12, Z12, Z12
+	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	MOVQ         $0x00000000, DX
+
+peak2:
+	VMOVUPS      (CX)(DX*1), Z1
+	VPANDD       Z0, Z1, Z2
+	VCMPPS       $0x1e, Z12, Z2, K4
+	VMOVAPS      Z2, K4, Z12
+	VMOVAPS      Z1, K4, Z11
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           peak2
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
+	VCMPPS       $0x11, Z0, Z12, K4
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K4, Z11
+	VBROADCASTSS constc0800000<>+0(SB), Z0
+	VBROADCASTSS const40400000<>+0(SB), Z1
+	VDIVPS       Z11, Z0, Z2
+	VPXORD       Z13, Z13, Z13
+	VPXORD       Z14, Z14, Z14
+	MOVQ         $0x00000000, DX
+
+first2:
+	VMOVUPS      (CX)(DX*1), Z3
+	VMULPS       Z3, Z2, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VMAXPS       Z4, Z0, Z4
+	VMINPS       Z4, Z1, Z4
+	VMOVUPS      Z4, 2048(SP)(DX*1)
+	VMULPS       Z3, Z3, Z5
+	VMULPS       Z3, Z5, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z13, Z13
+	VMULPS       Z4, Z5, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z14, Z14
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           first2
+	VMOVUPS      Z13, 4352(SP)
+	VMOVUPS      Z14, 4416(SP)
+	MOVQ         x+8(FP), CX
+	ADDQ         $0x00000c00, CX
+	VPXORD       Z15, Z15, Z15
+	VPXORD       Z16, Z16, Z16
+	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	MOVQ         $0x00000000, DX
+
+peak3:
+	VMOVUPS      (CX)(DX*1), Z1
+	VPANDD       Z0, Z1, Z2
+	VCMPPS       $0x1e, Z16, Z2, K5
+	VMOVAPS      Z2, K5, Z16
+	VMOVAPS      Z1, K5, Z15
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           peak3
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
+	VCMPPS       $0x11, Z0, Z16, K5
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K5, Z15
+	VBROADCASTSS constc0800000<>+0(SB), Z0
+	VBROADCASTSS const40400000<>+0(SB), Z1
+	VDIVPS       Z15, Z0, Z2
+	VPXORD       Z17, Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	MOVQ         $0x00000000, DX
+
+first3:
+	VMOVUPS      (CX)(DX*1), Z3
+	VMULPS       Z3, Z2, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VMAXPS       Z4, Z0, Z4
+	VMINPS       Z4, Z1, Z4
+	VMOVUPS      Z4, 3072(SP)(DX*1)
+	VMULPS       Z3, Z3, Z5
+	VMULPS       Z3, Z5, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z17, Z17
+	VMULPS       Z4, Z5, Z3
+	VMULPS       Z4, Z3, Z3
+	VADDPS       Z3, Z18, Z18
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           first3
+	VMOVUPS      Z17, 4480(SP)
+	VMOVUPS      Z18, 4544(SP)
+	MOVQ         x+8(FP), CX
+	ADDQ         $0x00000000, CX
+	VMOVUPS      4096(SP), Z0
+	VMOVUPS      4160(SP), Z1
+	VMOVUPS      4224(SP), Z2
+	VMOVUPS      4288(SP), Z3
+	VMOVUPS      4352(SP), Z4
+	VMOVUPS      4416(SP), Z5
+	VMOVUPS      4480(SP), Z6
+	VMOVUPS      4544(SP), Z7
+	VPXORD       Z19, Z19, Z19
+	VBROADCASTSS const4b400000<>+0(SB), Z8
+	VBROADCASTSS const007fffff<>+0(SB), Z9
+	VBROADCASTSS const00400000<>+0(SB), Z10
 	MOVL         $0x00000005, DX
 
-sweep:
+sweep0:
 	KXORW K2, K2, K2
 	MOVQ  $0x00000000, BX
 
-improve:
-	VMOVUPS      (AX)(BX*1), Z4
-	VMOVUPS      (SP)(BX*1), Z5
-	VMULPS       Z4, Z4, Z8
-	VMULPS       Z4, Z8, Z9
-	VMULPS       Z5, Z9, Z10
-	VSUBPS       Z10, Z6, Z10
-	VMULPS       Z5, Z8, Z11
-	VMULPS       Z5, Z11, Z11
-	VSUBPS       Z11, Z7, Z11
-	VMULPS       Z11, Z4, Z4
-	VDIVPS       Z10, Z4, Z4
-	VADDPS       Z1, Z4, Z4
-	VPANDD       Z2, Z4, Z4
-	VPSUBD       Z3, Z4, Z4
-	VBROADCASTSS constfffffffc<>+0(SB), Z12
-	VPMAXSD      Z12, Z4, Z4
-	VBROADCASTSS const00000003<>+0(SB), Z12
-	VPMINSD      Z12, Z4, Z4
-	VCVTDQ2PS    Z4, Z4
-	VCMPPS       $0x1e, Z0, Z10, K3
-	VCMPPS       $0x04, Z5, Z4, K4
-	KANDW        K4, K3, K3
-	VMULPS       Z4, Z9, Z9
-	VADDPS       Z9, Z10, Z9
-	VMULPS       Z4, Z8, Z8
-	VMULPS       Z4, Z8, Z8
-	VADDPS       Z8, Z11, Z8
-	VCMPPS       $0x1e, Z0, Z8, K4
-	KANDW        K4, K3, K3
-	VMULPS       Z9, Z9, Z10
-	VMULPS       Z7, Z10, Z10
-	VMULPS       Z6, Z6, Z11
-	VMULPS       Z8, Z11, Z11
-	VCMPPS       $0x1e, Z11, Z10, K4
-	KANDW        K4, K3, K3
-	VMOVAPS      Z9, K3, Z6
-	VMOVAPS      Z8, K3, Z7
-	VMOVAPS      Z4, K3, Z5
-	VMOVUPS      Z5, (SP)(BX*1)
-	KORW         K3, K2, K2
+improve0:
+	VMOVUPS      (CX)(BX*1), Z11
+	VMOVUPS      (SP)(BX*1), Z12
+	VMULPS       Z11, Z11, Z13
+	VMULPS       Z11, Z13, Z14
+	VMULPS       Z12, Z14, Z15
+	VSUBPS       Z15, Z0, Z15
+	VMULPS       Z12, Z13, Z16
+	VMULPS       Z12, Z16, Z16
+	VSUBPS       Z16, Z1, Z16
+	VMULPS       Z16, Z11, Z11
+	VDIVPS       Z15, Z11, Z11
+	VADDPS       Z8, Z11, Z11
+	VPANDD       Z9, Z11, Z11
+	VPSUBD       Z10, Z11, Z11
+	VBROADCASTSS constfffffffc<>+0(SB), Z17
+	VPMAXSD      Z17, Z11, Z11
+	VBROADCASTSS const00000003<>+0(SB), Z17
+	VPMINSD      Z17, Z11, Z11
+	VCVTDQ2PS    Z11, Z11
+	VCMPPS       $0x1e, Z19, Z15, K6
+	VCMPPS       $0x04, Z12, Z11, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z11, Z14, Z14
+	VADDPS       Z14, Z15, Z14
+	VMULPS       Z11, Z13, Z13
+	VMULPS       Z11, Z13, Z13
+	VADDPS       Z13, Z16, Z13
+	VCMPPS       $0x1e, Z19, Z13, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z14, Z14, Z15
+	VMULPS       Z1, Z15, Z15
+	VMULPS       Z0, Z0, Z16
+	VMULPS       Z13, Z16, Z16
+	VCMPPS       $0x1e, Z16, Z15, K7
+	KANDW        K7, K6, K6
+	VMOVAPS      Z14, K6, Z0
+	VMOVAPS      Z13, K6, Z1
+	VMOVAPS      Z11, K6, Z12
+	VMOVUPS      Z12, (SP)(BX*1)
+	KORW         K6, K2, K2
+	VMOVUPS      1024(CX)(BX*1), Z11
+	VMOVUPS      1024(SP)(BX*1), Z12
+	VMULPS       Z11, Z11, Z13
+	VMULPS       Z11, Z13, Z14
+	VMULPS       Z12, Z14, Z15
+	VSUBPS       Z15, Z2, Z15
+	VMULPS       Z12, Z13, Z16
+	VMULPS       Z12, Z16, Z16
+	VSUBPS       Z16, Z3, Z16
+	VMULPS       Z16, Z11, Z11
+	VDIVPS       Z15, Z11, Z11
+	VADDPS       Z8, Z11, Z11
+	VPANDD       Z9, Z11, Z11
+	VPSUBD       Z10, Z11, Z11
+	VBROADCASTSS constfffffffc<>+0(SB), Z17
+	VPMAXSD      Z17, Z11, Z11
+	VBROADCASTSS const00000003<>+0(SB), Z17
+	VPMINSD      Z17, Z11, Z11
+	VCVTDQ2PS    Z11, Z11
+	VCMPPS       $0x1e, Z19, Z15, K6
+	VCMPPS       $0x04, Z12, Z11, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z11, Z14, Z14
+	VADDPS       Z14, Z15, Z14
+	VMULPS       Z11, Z13, Z13
+	VMULPS       Z11, Z13, Z13
+	VADDPS       Z13, Z16, Z13
+	VCMPPS       $0x1e, Z19, Z13, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z14, Z14, Z15
+	VMULPS       Z3, Z15, Z15
+	VMULPS       Z2, Z2, Z16
+	VMULPS       Z13, Z16, Z16
+	VCMPPS       $0x1e, Z16, Z15, K7
+	KANDW        K7, K6, K6
+	VMOVAPS      Z14, K6, Z2
+	VMOVAPS      Z13, K6, Z3
+	VMOVAPS      Z11, K6, Z12
+	VMOVUPS      Z12, 1024(SP)(BX*1)
+	KORW         K6, K2, K2
+	VMOVUPS      2048(CX)(BX*1), Z11
+	VMOVUPS      2048(SP)(BX*1), Z12
+	VMULPS       Z11, Z11, Z13
+	VMULPS       Z11, Z13, Z14
+	VMULPS       Z12, Z14, Z15
+	VSUBPS       Z15, Z4, Z15
+	VMULPS       Z12, Z13, Z16
+	VMULPS       Z12, Z16, Z16
+	VSUBPS       Z16, Z5, Z16
+	VMULPS       Z16, Z11, Z11
+	VDIVPS       Z15, Z11, Z11
+	VADDPS       Z8, Z11, Z11
+	VPANDD       Z9, Z11, Z11
+	VPSUBD       Z10, Z11, Z11
+	VBROADCASTSS constfffffffc<>+0(SB), Z17
+	VPMAXSD      Z17, Z11, Z11
+	VBROADCASTSS const00000003<>+0(SB), Z17
+	VPMINSD      Z17, Z11, Z11
+	VCVTDQ2PS    Z11, Z11
+	VCMPPS       $0x1e, Z19, Z15, K6
+	VCMPPS       $0x04, Z12, Z11, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z11, Z14, Z14
+	VADDPS       Z14, Z15, Z14
+	VMULPS       Z11, Z13, Z13
+	VMULPS       Z11, Z13, Z13
+	VADDPS       Z13, Z16, Z13
+	VCMPPS       $0x1e, Z19, Z13, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z14, Z14, Z15
+	VMULPS       Z5, Z15, Z15
+	VMULPS       Z4, Z4, Z16
+	VMULPS       Z13, Z16, Z16
+	VCMPPS       $0x1e, Z16, Z15, K7
+	KANDW        K7, K6, K6
+	VMOVAPS      Z14, K6, Z4
+	VMOVAPS      Z13, K6, Z5
+	VMOVAPS      Z11, K6, Z12
+	VMOVUPS      Z12, 2048(SP)(BX*1)
+	KORW         K6, K2, K2
+	VMOVUPS      3072(CX)(BX*1), Z11
+	VMOVUPS      3072(SP)(BX*1), Z12
+	VMULPS       Z11, Z11, Z13
+	VMULPS       Z11, Z13, Z14
+	VMULPS       Z12, Z14, Z15
+	VSUBPS       Z15, Z6, Z15
+	VMULPS       Z12, Z13, Z16
+	VMULPS       Z12, Z16, Z16
+	VSUBPS       Z16, Z7, Z16
+	VMULPS       Z16, Z11, Z11
+	VDIVPS       Z15, Z11, Z11
+	VADDPS       Z8, Z11, Z11
+	VPANDD       Z9, Z11, Z11
+	VPSUBD       Z10, Z11, Z11
+	VBROADCASTSS constfffffffc<>+0(SB), Z17
+	VPMAXSD      Z17, Z11, Z11
+	VBROADCASTSS const00000003<>+0(SB), Z17
+	VPMINSD      Z17, Z11, Z11
+	VCVTDQ2PS    Z11, Z11
+	VCMPPS       $0x1e, Z19, Z15, K6
+	VCMPPS       $0x04, Z12, Z11, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z11, Z14, Z14
+	VADDPS       Z14, Z15, Z14
+	VMULPS       Z11, Z13, Z13
+	VMULPS       Z11, Z13, Z13
+	VADDPS       Z13, Z16, Z13
+	VCMPPS       $0x1e, Z19, Z13, K7
+	KANDW        K7, K6, K6
+	VMULPS       Z14, Z14, Z15
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z6, Z6, Z16
+	VMULPS       Z13, Z16, Z16
+	VCMPPS       $0x1e, Z16, Z15, K7
+	KANDW        K7, K6, K6
+	VMOVAPS      Z14, K6, Z6
+	VMOVAPS      Z13, K6, Z7
+	VMOVAPS      Z11, K6, Z12
+	VMOVUPS      Z12, 3072(SP)(BX*1)
+	KORW         K6, K2, K2
 	ADDQ         $0x40, BX
-	CMPQ         BX, CX
-	JL           improve
+	CMPQ         BX, AX
+	JL           improve0
 	KORTESTW     K2, K2
-	JE           settled
+	JE           settled0
 	DECL         DX
-	JNE          sweep
+	JNE          sweep0
 
-settled:
-	MOVQ         codes+0(FP), AX
-	VBROADCASTSS const40800000<>+0(SB), Z1
+settled0:
+	VMOVUPS      Z0, 4096(SP)
+	VMOVUPS      Z1, 4160(SP)
+	VMOVUPS      Z2, 4224(SP)
+	VMOVUPS      Z3, 4288(SP)
+	VMOVUPS      Z4, 4352(SP)
+	VMOVUPS      Z5, 4416(SP)
+	VMOVUPS      Z6, 4480(SP)
+	VMOVUPS      Z7, 4544(SP)
+	VPXORD       Z20, Z20, Z20
+	VBROADCASTSS const40800000<>+0(SB), Z0
+	MOVQ         codes+0(FP), CX
+	ADDQ         $0x00000000, CX
 	MOVQ         $0x00000000, DX
 
-codes:
-	VADDPS     (SP)(DX*1), Z1, Z2
-	VMOVAPS    Z0, K1, Z2
-	VCVTTPS2DQ Z2, Z2
-	VPMOVDB    Z2, (AX)
-	ADDQ       $0x10, AX
+codes0:
+	VADDPS     (SP)(DX*1), Z0, Z1
+	VMOVAPS    Z20, K1, Z1
+	VCVTTPS2DQ Z1, Z1
+	VPMOVDB    Z1, (CX)
+	ADDQ       $0x10, CX
 	ADDQ       $0x40, DX
-	CMPQ       DX, CX
-	JL         codes
-	VCMPPS     $0x1e, Z0, Z7, K2
+	CMPQ       DX, AX
+	JL         codes0
+	VMOVUPS    4096(SP), Z1
+	VMOVUPS    4160(SP), Z2
+	VCMPPS     $0x1e, Z20, Z2, K2
 	KANDNW     K2, K1, K1
-	VDIVPS     Z7, Z6, Z0
+	VDIVPS     Z2, Z1, Z1
+	VMOVAPS.Z  Z1, K1, Z1
+	MOVQ       scale+16(FP), CX
+	VMOVUPS    Z1, (CX)
+	MOVQ       codes+0(FP), CX
+	ADDQ       $0x00000100, CX
+	MOVQ       $0x00000000, DX
+
+codes1:
+	VADDPS     1024(SP)(DX*1), Z0, Z1
+	VMOVAPS    Z20, K3, Z1
+	VCVTTPS2DQ Z1, Z1
+	VPMOVDB    Z1, (CX)
+	ADDQ       $0x10, CX
+	ADDQ       $0x40, DX
+	CMPQ       DX, AX
+	JL         codes1
+	VMOVUPS    4224(SP), Z1
+	VMOVUPS    4288(SP), Z2
+	VCMPPS     $0x1e, Z20, Z2, K1
+	KANDNW     K1, K3, K1
+	VDIVPS     Z2, Z1, Z1
+	VMOVAPS.Z  Z1, K1, Z1
+	MOVQ       scale+16(FP), CX
+	VMOVUPS    Z1, 64(CX)
+	MOVQ       codes+0(FP), CX
+	ADDQ       $0x00000200, CX
+	MOVQ       $0x00000000, DX
+
+codes2:
+	VADDPS     2048(SP)(DX*1), Z0, Z1
+	VMOVAPS    Z20, K4, Z1
+	VCVTTPS2DQ Z1, Z1
+	VPMOVDB    Z1, (CX)
+	ADDQ       $0x10, CX
+	ADDQ       $0x40, DX
+	CMPQ       DX, AX
+	JL         codes2
+	VMOVUPS    4352(SP), Z1
+	VMOVUPS    4416(SP), Z2
+	VCMPPS     $0x1e, Z20, Z2, K1
+	KANDNW     K1, K4, K1
+	VDIVPS     Z2, Z1, Z1
+	VMOVAPS.Z  Z1, K1, Z1
+	MOVQ       scale+16(FP), CX
+	VMOVUPS    Z1, 128(CX)
+	MOVQ       codes+0(FP), CX
+	ADDQ       $0x00000300, CX
+	MOVQ       $0x00000000, DX
+
+codes3:
+	VADDPS     3072(SP)(DX*1), Z0, Z1
+	VMOVAPS    Z20, K5, Z1
+	VCVTTPS2DQ Z1, Z1
+	VPMOVDB    Z1, (CX)
+	ADDQ       $0x10, CX
+	ADDQ       $0x40, DX
+	CMPQ       DX, AX
+	JL         codes3
+	VMOVUPS    4480(SP), Z0
+	VMOVUPS    4544(SP), Z1
+	VCMPPS     $0x1e, Z20, Z1, K1
+	KANDNW     K1, K5, K1
+	VDIVPS     Z1, Z0, Z0
 	VMOVAPS.Z  Z0, K1, Z0
 	MOVQ       scale+16(FP), AX
-	VMOVUPS    Z0, (AX)
+	VMOVUPS    Z0, 192(AX)
 	VZEROUPPER
 	RET
 
@@ -1553,144 +1899,549 @@ codes:
 
 // func sym3AVX2(codes *uint8, x *float32, scale *float32)
 // Requires: AVX, AVX2
-TEXT ·sym3AVX2(SB), $1056-24
+TEXT ·sym3AVX2(SB), $4480-24
 	XORQ AX, AX
 
 half:
-	MOVQ         x+8(FP), CX
-	ADDQ         AX, CX
-	MOVQ         $0x00000400, DX
+	MOVQ         $0x00000400, CX
+	MOVQ         x+8(FP), DX
+	ADDQ         AX, DX
+	ADDQ         $0x00000000, DX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	VBROADCASTSS const7fffffff<>+0(SB), Y2
 	MOVQ         $0x00000000, BX
 
-peak:
-	VMOVUPS      (CX)(BX*1), Y4
-	VPAND        Y3, Y4, Y5
-	VCMPPS       $0x1e, Y2, Y5, Y6
-	VBLENDVPS    Y6, Y5, Y2, Y2
-	VBLENDVPS    Y6, Y4, Y1, Y1
+peak0:
+	VMOVUPS      (DX)(BX*1), Y3
+	VPAND        Y2, Y3, Y4
+	VCMPPS       $0x1e, Y1, Y4, Y5
+	VBLENDVPS    Y5, Y4, Y1, Y1
+	VBLENDVPS    Y5, Y3, Y0, Y0
 	ADDQ         $0x40, BX
-	CMPQ         BX, DX
-	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Y3
-	VCMPPS       $0x11, Y3, Y2, Y2
-	VBROADCASTSS const3f800000<>+0(SB), Y3
-	VBLENDVPS    Y2, Y3, Y1, Y1
-	VMOVUPS      Y2, 1024(SP)
-	VBROADCASTSS constc0800000<>+0(SB), Y2
-	VBROADCASTSS const40400000<>+0(SB), Y3
-	VDIVPS       Y1, Y2, Y1
+	CMPQ         BX, CX
+	JL           peak0
+	VBROADCASTSS const26901d7d<>+0(SB), Y2
+	VCMPPS       $0x11, Y2, Y1, Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y2
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y1, 4352(SP)
+	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBROADCASTSS const40400000<>+0(SB), Y2
+	VDIVPS       Y0, Y1, Y0
+	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	VXORPS       Y5, Y5, Y5
 	MOVQ         $0x00000000, BX
 
-first:
-	VMOVUPS  (CX)(BX*1), Y6
-	VMULPS   Y6, Y1, Y7
-	VROUNDPS $0x08, Y7, Y7
-	VMAXPS   Y7, Y2, Y7
-	VMINPS   Y7, Y3, Y7
-	VMOVUPS  Y7, (SP)(BX*1)
-	VMULPS   Y6, Y6, Y8
-	VMULPS   Y6, Y8, Y6
-	VMULPS   Y7, Y6, Y6
-	VADDPS   Y6, Y4, Y4
-	VMULPS   Y7, Y8, Y6
-	VMULPS   Y7, Y6, Y6
-	VADDPS   Y6, Y5, Y5
+first0:
+	VMOVUPS      (DX)(BX*1), Y5
+	VMULPS       Y5, Y0, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VMAXPS       Y6, Y1, Y6
+	VMINPS       Y6, Y2, Y6
+	VMOVUPS      Y6, (SP)(BX*1)
+	VMULPS       Y5, Y5, Y7
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMULPS       Y6, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first0
+	VMOVUPS      Y3, 4096(SP)
+	VMOVUPS      Y4, 4128(SP)
+	MOVQ         x+8(FP), DX
+	ADDQ         AX, DX
+	ADDQ         $0x00000400, DX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	MOVQ         $0x00000000, BX
+
+peak1:
+	VMOVUPS      (DX)(BX*1), Y3
+	VPAND        Y2, Y3, Y4
+	VCMPPS       $0x1e, Y1, Y4, Y5
+	VBLENDVPS    Y5, Y4, Y1, Y1
+	VBLENDVPS    Y5, Y3, Y0, Y0
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           peak1
+	VBROADCASTSS const26901d7d<>+0(SB), Y2
+	VCMPPS       $0x11, Y2, Y1, Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y2
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y1, 4384(SP)
+	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBROADCASTSS const40400000<>+0(SB), Y2
+	VDIVPS       Y0, Y1, Y0
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         $0x00000000, BX
+
+first1:
+	VMOVUPS      (DX)(BX*1), Y5
+	VMULPS       Y5, Y0, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VMAXPS       Y6, Y1, Y6
+	VMINPS       Y6, Y2, Y6
+	VMOVUPS      Y6, 1024(SP)(BX*1)
+	VMULPS       Y5, Y5, Y7
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMULPS       Y6, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first1
+	VMOVUPS      Y3, 4160(SP)
+	VMOVUPS      Y4, 4192(SP)
+	MOVQ         x+8(FP), DX
+	ADDQ         AX, DX
+	ADDQ         $0x00000800, DX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	MOVQ         $0x00000000, BX
+
+peak2:
+	VMOVUPS      (DX)(BX*1), Y3
+	VPAND        Y2, Y3, Y4
+	VCMPPS       $0x1e, Y1, Y4, Y5
+	VBLENDVPS    Y5, Y4, Y1, Y1
+	VBLENDVPS    Y5, Y3, Y0, Y0
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           peak2
+	VBROADCASTSS const26901d7d<>+0(SB), Y2
+	VCMPPS       $0x11, Y2, Y1, Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y2
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y1, 4416(SP)
+	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBROADCASTSS const40400000<>+0(SB), Y2
+	VDIVPS       Y0, Y1, Y0
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         $0x00000000, BX
+
+first2:
+	VMOVUPS      (DX)(BX*1), Y5
+	VMULPS       Y5, Y0, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VMAXPS       Y6, Y1, Y6
+	VMINPS       Y6, Y2, Y6
+	VMOVUPS      Y6, 2048(SP)(BX*1)
+	VMULPS       Y5, Y5, Y7
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMULPS       Y6, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first2
+	VMOVUPS      Y3, 4224(SP)
+	VMOVUPS      Y4, 4256(SP)
+	MOVQ         x+8(FP), DX
+	ADDQ         AX, DX
+	ADDQ         $0x00000c00, DX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	MOVQ         $0x00000000, BX
+
+peak3:
+	VMOVUPS      (DX)(BX*1), Y3
+	VPAND        Y2, Y3, Y4
+	VCMPPS       $0x1e, Y1, Y4, Y5
+	VBLENDVPS    Y5, Y4, Y1, Y1
+	VBLENDVPS    Y5, Y3, Y0, Y0
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           peak3
+	VBROADCASTSS const26901d7d<>+0(SB), Y2
+	VCMPPS       $0x11, Y2, Y1, Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y2
+	VBLENDVPS    Y1, Y2, Y0, Y0
+	VMOVUPS      Y1, 4448(SP)
+	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBROADCASTSS const40400000<>+0(SB), Y2
+	VDIVPS       Y0, Y1, Y0
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         $0x00000000, BX
+
+first3:
+	VMOVUPS  (DX)(BX*1), Y5
+	VMULPS   Y5, Y0, Y6
+	VROUNDPS $0x08, Y6, Y6
+	VMAXPS   Y6, Y1, Y6
+	VMINPS   Y6, Y2, Y6
+	VMOVUPS  Y6, 3072(SP)(BX*1)
+	VMULPS   Y5, Y5, Y7
+	VMULPS   Y5, Y7, Y5
+	VMULPS   Y6, Y5, Y5
+	VADDPS   Y5, Y3, Y3
+	VMULPS   Y6, Y7, Y5
+	VMULPS   Y6, Y5, Y5
+	VADDPS   Y5, Y4, Y4
 	ADDQ     $0x40, BX
-	CMPQ     BX, DX
-	JL       first
+	CMPQ     BX, CX
+	JL       first3
+	VMOVUPS  Y3, 4288(SP)
+	VMOVUPS  Y4, 4320(SP)
+	MOVQ     x+8(FP), DX
+	ADDQ     AX, DX
+	ADDQ     $0x00000000, DX
+	VMOVUPS  4096(SP), Y0
+	VMOVUPS  4128(SP), Y1
+	VMOVUPS  4160(SP), Y2
+	VMOVUPS  4192(SP), Y3
+	VXORPS   Y4, Y4, Y4
 	MOVL     $0x00000005, BX
 
-sweep:
-	VXORPS Y1, Y1, Y1
+sweep0:
+	VXORPS Y5, Y5, Y5
 	MOVQ   $0x00000000, SI
 
-improve:
-	VMOVUPS      (CX)(SI*1), Y2
-	VMOVUPS      (SP)(SI*1), Y3
-	VMULPS       Y2, Y2, Y6
-	VMULPS       Y2, Y6, Y7
-	VMULPS       Y3, Y7, Y8
-	VSUBPS       Y8, Y4, Y8
-	VMULPS       Y3, Y6, Y9
-	VMULPS       Y3, Y9, Y9
-	VSUBPS       Y9, Y5, Y9
-	VMULPS       Y9, Y2, Y2
-	VDIVPS       Y8, Y2, Y2
-	VBROADCASTSS const4b400000<>+0(SB), Y10
-	VADDPS       Y10, Y2, Y2
-	VBROADCASTSS const007fffff<>+0(SB), Y10
-	VPAND        Y10, Y2, Y2
-	VBROADCASTSS const00400000<>+0(SB), Y10
-	VPSUBD       Y10, Y2, Y2
-	VBROADCASTSS constfffffffc<>+0(SB), Y10
-	VPMAXSD      Y10, Y2, Y2
-	VBROADCASTSS const00000003<>+0(SB), Y10
-	VPMINSD      Y10, Y2, Y2
-	VCVTDQ2PS    Y2, Y2
-	VCMPPS       $0x1e, Y0, Y8, Y10
-	VCMPPS       $0x04, Y3, Y2, Y11
+improve0:
+	VMOVUPS      (DX)(SI*1), Y6
+	VMOVUPS      (SP)(SI*1), Y7
+	VMULPS       Y6, Y6, Y8
+	VMULPS       Y6, Y8, Y9
+	VMULPS       Y7, Y9, Y10
+	VSUBPS       Y10, Y0, Y10
+	VMULPS       Y7, Y8, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y11, Y1, Y11
+	VMULPS       Y11, Y6, Y6
+	VDIVPS       Y10, Y6, Y6
+	VBROADCASTSS const4b400000<>+0(SB), Y12
+	VADDPS       Y12, Y6, Y6
+	VBROADCASTSS const007fffff<>+0(SB), Y12
+	VPAND        Y12, Y6, Y6
+	VBROADCASTSS const00400000<>+0(SB), Y12
+	VPSUBD       Y12, Y6, Y6
+	VBROADCASTSS constfffffffc<>+0(SB), Y12
+	VPMAXSD      Y12, Y6, Y6
+	VBROADCASTSS const00000003<>+0(SB), Y12
+	VPMINSD      Y12, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VCMPPS       $0x1e, Y4, Y10, Y12
+	VCMPPS       $0x04, Y7, Y6, Y13
+	VPAND        Y13, Y12, Y12
+	VMULPS       Y6, Y9, Y9
+	VADDPS       Y9, Y10, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y11, Y8
+	VCMPPS       $0x1e, Y4, Y8, Y10
+	VPAND        Y10, Y12, Y10
+	VMULPS       Y9, Y9, Y11
+	VMULPS       Y1, Y11, Y11
+	VMULPS       Y0, Y0, Y12
+	VMULPS       Y8, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
 	VPAND        Y11, Y10, Y10
-	VMULPS       Y2, Y7, Y7
-	VADDPS       Y7, Y8, Y7
-	VMULPS       Y2, Y6, Y6
-	VMULPS       Y2, Y6, Y6
-	VADDPS       Y6, Y9, Y6
-	VCMPPS       $0x1e, Y0, Y6, Y8
-	VPAND        Y8, Y10, Y8
-	VMULPS       Y7, Y7, Y9
-	VMULPS       Y5, Y9, Y9
-	VMULPS       Y4, Y4, Y10
-	VMULPS       Y6, Y10, Y10
-	VCMPPS       $0x1e, Y10, Y9, Y9
-	VPAND        Y9, Y8, Y8
-	VBLENDVPS    Y8, Y7, Y4, Y4
-	VBLENDVPS    Y8, Y6, Y5, Y5
-	VBLENDVPS    Y8, Y2, Y3, Y3
-	VMOVUPS      Y3, (SP)(SI*1)
-	VPOR         Y8, Y1, Y1
+	VBLENDVPS    Y10, Y9, Y0, Y0
+	VBLENDVPS    Y10, Y8, Y1, Y1
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, (SP)(SI*1)
+	VPOR         Y10, Y5, Y5
+	VMOVUPS      1024(DX)(SI*1), Y6
+	VMOVUPS      1024(SP)(SI*1), Y7
+	VMULPS       Y6, Y6, Y8
+	VMULPS       Y6, Y8, Y9
+	VMULPS       Y7, Y9, Y10
+	VSUBPS       Y10, Y2, Y10
+	VMULPS       Y7, Y8, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y11, Y3, Y11
+	VMULPS       Y11, Y6, Y6
+	VDIVPS       Y10, Y6, Y6
+	VBROADCASTSS const4b400000<>+0(SB), Y12
+	VADDPS       Y12, Y6, Y6
+	VBROADCASTSS const007fffff<>+0(SB), Y12
+	VPAND        Y12, Y6, Y6
+	VBROADCASTSS const00400000<>+0(SB), Y12
+	VPSUBD       Y12, Y6, Y6
+	VBROADCASTSS constfffffffc<>+0(SB), Y12
+	VPMAXSD      Y12, Y6, Y6
+	VBROADCASTSS const00000003<>+0(SB), Y12
+	VPMINSD      Y12, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VCMPPS       $0x1e, Y4, Y10, Y12
+	VCMPPS       $0x04, Y7, Y6, Y13
+	VPAND        Y13, Y12, Y12
+	VMULPS       Y6, Y9, Y9
+	VADDPS       Y9, Y10, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y11, Y8
+	VCMPPS       $0x1e, Y4, Y8, Y10
+	VPAND        Y10, Y12, Y10
+	VMULPS       Y9, Y9, Y11
+	VMULPS       Y3, Y11, Y11
+	VMULPS       Y2, Y2, Y12
+	VMULPS       Y8, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y2, Y2
+	VBLENDVPS    Y10, Y8, Y3, Y3
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 1024(SP)(SI*1)
+	VPOR         Y10, Y5, Y5
 	ADDQ         $0x40, SI
-	CMPQ         SI, DX
-	JL           improve
-	VPTEST       Y1, Y1
-	JE           settled
+	CMPQ         SI, CX
+	JL           improve0
+	VPTEST       Y5, Y5
+	JE           settled0
 	DECL         BX
-	JNE          sweep
+	JNE          sweep0
 
-settled:
-	MOVQ         codes+0(FP), CX
+settled0:
+	VMOVUPS Y0, 4096(SP)
+	VMOVUPS Y1, 4128(SP)
+	VMOVUPS Y2, 4160(SP)
+	VMOVUPS Y3, 4192(SP)
+	MOVQ    x+8(FP), DX
+	ADDQ    AX, DX
+	ADDQ    $0x00000800, DX
+	VMOVUPS 4224(SP), Y0
+	VMOVUPS 4256(SP), Y1
+	VMOVUPS 4288(SP), Y2
+	VMOVUPS 4320(SP), Y3
+	VXORPS  Y4, Y4, Y4
+	MOVL    $0x00000005, BX
+
+sweep2:
+	VXORPS Y5, Y5, Y5
+	MOVQ   $0x00000000, SI
+
+improve2:
+	VMOVUPS      (DX)(SI*1), Y6
+	VMOVUPS      2048(SP)(SI*1), Y7
+	VMULPS       Y6, Y6, Y8
+	VMULPS       Y6, Y8, Y9
+	VMULPS       Y7, Y9, Y10
+	VSUBPS       Y10, Y0, Y10
+	VMULPS       Y7, Y8, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y11, Y1, Y11
+	VMULPS       Y11, Y6, Y6
+	VDIVPS       Y10, Y6, Y6
+	VBROADCASTSS const4b400000<>+0(SB), Y12
+	VADDPS       Y12, Y6, Y6
+	VBROADCASTSS const007fffff<>+0(SB), Y12
+	VPAND        Y12, Y6, Y6
+	VBROADCASTSS const00400000<>+0(SB), Y12
+	VPSUBD       Y12, Y6, Y6
+	VBROADCASTSS constfffffffc<>+0(SB), Y12
+	VPMAXSD      Y12, Y6, Y6
+	VBROADCASTSS const00000003<>+0(SB), Y12
+	VPMINSD      Y12, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VCMPPS       $0x1e, Y4, Y10, Y12
+	VCMPPS       $0x04, Y7, Y6, Y13
+	VPAND        Y13, Y12, Y12
+	VMULPS       Y6, Y9, Y9
+	VADDPS       Y9, Y10, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y11, Y8
+	VCMPPS       $0x1e, Y4, Y8, Y10
+	VPAND        Y10, Y12, Y10
+	VMULPS       Y9, Y9, Y11
+	VMULPS       Y1, Y11, Y11
+	VMULPS       Y0, Y0, Y12
+	VMULPS       Y8, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y0, Y0
+	VBLENDVPS    Y10, Y8, Y1, Y1
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2048(SP)(SI*1)
+	VPOR         Y10, Y5, Y5
+	VMOVUPS      1024(DX)(SI*1), Y6
+	VMOVUPS      3072(SP)(SI*1), Y7
+	VMULPS       Y6, Y6, Y8
+	VMULPS       Y6, Y8, Y9
+	VMULPS       Y7, Y9, Y10
+	VSUBPS       Y10, Y2, Y10
+	VMULPS       Y7, Y8, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y11, Y3, Y11
+	VMULPS       Y11, Y6, Y6
+	VDIVPS       Y10, Y6, Y6
+	VBROADCASTSS const4b400000<>+0(SB), Y12
+	VADDPS       Y12, Y6, Y6
+	VBROADCASTSS const007fffff<>+0(SB), Y12
+	VPAND        Y12, Y6, Y6
+	VBROADCASTSS const00400000<>+0(SB), Y12
+	VPSUBD       Y12, Y6, Y6
+	VBROADCASTSS constfffffffc<>+0(SB), Y12
+	VPMAXSD      Y12, Y6, Y6
+	VBROADCASTSS const00000003<>+0(SB), Y12
+	VPMINSD      Y12, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VCMPPS       $0x1e, Y4, Y10, Y12
+	VCMPPS       $0x04, Y7, Y6, Y13
+	VPAND        Y13, Y12, Y12
+	VMULPS       Y6, Y9, Y9
+	VADDPS       Y9, Y10, Y9
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y11, Y8
+	VCMPPS       $0x1e, Y4, Y8, Y10
+	VPAND        Y10, Y12, Y10
+	VMULPS       Y9, Y9, Y11
+	VMULPS       Y3, Y11, Y11
+	VMULPS       Y2, Y2, Y12
+	VMULPS       Y8, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y2, Y2
+	VBLENDVPS    Y10, Y8, Y3, Y3
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 3072(SP)(SI*1)
+	VPOR         Y10, Y5, Y5
+	ADDQ         $0x40, SI
+	CMPQ         SI, CX
+	JL           improve2
+	VPTEST       Y5, Y5
+	JE           settled2
+	DECL         BX
+	JNE          sweep2
+
+settled2:
+	VMOVUPS      Y0, 4224(SP)
+	VMOVUPS      Y1, 4256(SP)
+	VMOVUPS      Y2, 4288(SP)
+	VMOVUPS      Y3, 4320(SP)
+	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS const40800000<>+0(SB), Y1
+	MOVQ         codes+0(FP), DX
 	MOVQ         AX, BX
 	SHRQ         $0x02, BX
-	ADDQ         BX, CX
-	VBROADCASTSS const40800000<>+0(SB), Y1
+	ADDQ         BX, DX
+	ADDQ         $0x00000000, DX
+	VMOVUPS      4352(SP), Y2
 	MOVQ         $0x00000000, BX
 
-codes:
-	VADDPS       (SP)(BX*1), Y1, Y2
-	VMOVUPS      1024(SP), Y3
-	VBLENDVPS    Y3, Y0, Y2, Y2
-	VCVTTPS2DQ   Y2, Y2
-	VEXTRACTI128 $0x01, Y2, X3
-	VPACKUSDW    X3, X2, X2
-	VPACKUSWB    X2, X2, X2
-	VMOVQ        X2, (CX)
-	ADDQ         $0x10, CX
+codes0:
+	VADDPS       (SP)(BX*1), Y1, Y3
+	VBLENDVPS    Y2, Y0, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X3
+	VPACKUSWB    X3, X3, X3
+	VMOVQ        X3, (DX)
+	ADDQ         $0x10, DX
 	ADDQ         $0x40, BX
-	CMPQ         BX, DX
-	JL           codes
-	VCMPPS       $0x1e, Y0, Y5, Y0
-	VMOVUPS      1024(SP), Y1
-	VPANDN       Y0, Y1, Y0
-	VDIVPS       Y5, Y4, Y1
+	CMPQ         BX, CX
+	JL           codes0
+	VMOVUPS      4096(SP), Y3
+	VMOVUPS      4128(SP), Y4
+	VCMPPS       $0x1e, Y0, Y4, Y5
+	VPANDN       Y5, Y2, Y2
+	VDIVPS       Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	MOVQ         scale+16(FP), DX
+	ADDQ         AX, DX
+	VMOVUPS      Y2, (DX)
+	MOVQ         codes+0(FP), DX
+	MOVQ         AX, BX
+	SHRQ         $0x02, BX
+	ADDQ         BX, DX
+	ADDQ         $0x00000100, DX
+	VMOVUPS      4384(SP), Y2
+	MOVQ         $0x00000000, BX
+
+codes1:
+	VADDPS       1024(SP)(BX*1), Y1, Y3
+	VBLENDVPS    Y2, Y0, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X3
+	VPACKUSWB    X3, X3, X3
+	VMOVQ        X3, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           codes1
+	VMOVUPS      4160(SP), Y3
+	VMOVUPS      4192(SP), Y4
+	VCMPPS       $0x1e, Y0, Y4, Y5
+	VPANDN       Y5, Y2, Y2
+	VDIVPS       Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	MOVQ         scale+16(FP), DX
+	ADDQ         AX, DX
+	VMOVUPS      Y2, 64(DX)
+	MOVQ         codes+0(FP), DX
+	MOVQ         AX, BX
+	SHRQ         $0x02, BX
+	ADDQ         BX, DX
+	ADDQ         $0x00000200, DX
+	VMOVUPS      4416(SP), Y2
+	MOVQ         $0x00000000, BX
+
+codes2:
+	VADDPS       2048(SP)(BX*1), Y1, Y3
+	VBLENDVPS    Y2, Y0, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X3
+	VPACKUSWB    X3, X3, X3
+	VMOVQ        X3, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           codes2
+	VMOVUPS      4224(SP), Y3
+	VMOVUPS      4256(SP), Y4
+	VCMPPS       $0x1e, Y0, Y4, Y5
+	VPANDN       Y5, Y2, Y2
+	VDIVPS       Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	MOVQ         scale+16(FP), DX
+	ADDQ         AX, DX
+	VMOVUPS      Y2, 128(DX)
+	MOVQ         codes+0(FP), DX
+	MOVQ         AX, BX
+	SHRQ         $0x02, BX
+	ADDQ         BX, DX
+	ADDQ         $0x00000300, DX
+	VMOVUPS      4448(SP), Y2
+	MOVQ         $0x00000000, BX
+
+codes3:
+	VADDPS       3072(SP)(BX*1), Y1, Y3
+	VBLENDVPS    Y2, Y0, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X3
+	VPACKUSWB    X3, X3, X3
+	VMOVQ        X3, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           codes3
+	VMOVUPS      4288(SP), Y1
+	VMOVUPS      4320(SP), Y3
+	VCMPPS       $0x1e, Y0, Y3, Y0
+	VPANDN       Y0, Y2, Y0
+	VDIVPS       Y3, Y1, Y1
 	VPAND        Y1, Y0, Y0
 	MOVQ         scale+16(FP), CX
 	ADDQ         AX, CX
-	VMOVUPS      Y0, (CX)
+	VMOVUPS      Y0, 192(CX)
 	ADDQ         $0x20, AX
 	CMPQ         AX, $0x40
 	JL           half

@@ -189,21 +189,6 @@ func (t *legacy) packBlock(b []byte, d, m float32, codes []uint8) {
 	packNibbles32(b[t.nibbles:], codes)
 }
 
-// packNibbles32 stores the low nibbles of 32 codes, pairs lying 16 apart.
-func packNibbles32(dst []byte, codes []uint8) {
-	dst, codes = dst[:16], codes[:32]
-	for j := range dst {
-		dst[j] = codes[j]&15 | codes[j+16]<<4
-	}
-}
-
-func unpackNibbles32(codes []uint8, src []byte) {
-	src, codes = src[:16], codes[:32]
-	for j, q := range src {
-		codes[j], codes[j+16] = q&15, q>>4
-	}
-}
-
 func (t *legacy) unpack(p *Params, codes []uint8, b []byte) {
 	*p = Params{D: getF16(b)}
 	p.Scale[0], p.Min[0] = 1, 1

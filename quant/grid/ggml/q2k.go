@@ -28,23 +28,3 @@ func unpackQ2K(p *Params, c []uint8, b []byte) {
 	}
 	unpackTwoBits(c, b[16:80])
 }
-
-// packTwoBits stores the low two bits of 256 codes in the order of Q2_K and Q3_K: each byte holds four weights that lie
-// 32 apart.
-func packTwoBits(dst []byte, c []uint8) {
-	for h := range 2 {
-		out, in := dst[32*h:32*h+32], c[128*h:128*h+128]
-		for i := range out {
-			out[i] = in[i]&3 | in[i+32]&3<<2 | in[i+64]&3<<4 | in[i+96]&3<<6
-		}
-	}
-}
-
-func unpackTwoBits(c []uint8, src []byte) {
-	for h := range 2 {
-		in, out := src[32*h:32*h+32], c[128*h:128*h+128]
-		for i, q := range in {
-			out[i], out[i+32], out[i+64], out[i+96] = q&3, q>>2&3, q>>4&3, q>>6
-		}
-	}
-}

@@ -83,7 +83,7 @@ func fittedScalesQ3K(p *Params, d float32, l *[16]uint8) {
 func fitPlanesQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
 	pl := c.load(x, superBlock)
 	if im.none() {
-		for j := range 16 {
+		for j := 0; j < 16; j += 4 { // the kernel takes four sub-blocks
 			c.k.sym3(&pl.codes[j*16*lanes], subPlane(pl.x[:], j, 16), &pl.scale[j*lanes])
 		}
 		for b := range p {

@@ -90,11 +90,12 @@ func scalesQ6K(p *Params, scales []float32) bool {
 
 func packQ6K(b []byte, p *Params, c []uint8) {
 	for h := range 2 {
-		ql, qh, q := b[64*h:64*h+64], b[128+32*h:128+32*h+32], c[128*h:128*h+128]
-		for l := range qh {
-			ql[l] = q[l]&15 | q[l+64]<<4
-			ql[l+32] = q[l+32]&15 | q[l+96]<<4
-			qh[l] = q[l]>>4 | q[l+32]>>4<<2 | q[l+64]>>4<<4 | q[l+96]>>4<<6
+		ql, qh, q := b[64*h:64*h+64], b[128+32*h:128+32*h+32], c[halfColumns*h:halfColumns*(h+1)]
+		for i := 0; i < 32; i += swarBytes {
+			q0, q1, q2, q3 := word(q, i), word(q, i+32), word(q, i+64), word(q, i+96)
+			putWord(ql, i, q0&lowNibble|q2&lowNibble<<4)
+			putWord(ql, i+32, q1&lowNibble|q3&lowNibble<<4)
+			putWord(qh, i, q0>>4&lowPair|q1>>4&lowPair<<2|q2>>4&lowPair<<4|q3>>4&lowPair<<6)
 		}
 	}
 	for j, s := range p.Scale {
@@ -109,10 +110,13 @@ func unpackQ6K(p *Params, c []uint8, b []byte) {
 		p.Scale[j] = int16(int8(b[192+j]))
 	}
 	for h := range 2 {
-		ql, qh, q := b[64*h:64*h+64], b[128+32*h:128+32*h+32], c[128*h:128*h+128]
-		for l, t := range qh {
-			q[l], q[l+64] = ql[l]&15|t&3<<4, ql[l]>>4|t>>4&3<<4
-			q[l+32], q[l+96] = ql[l+32]&15|t>>2&3<<4, ql[l+32]>>4|t>>6<<4
+		ql, qh, q := b[64*h:64*h+64], b[128+32*h:128+32*h+32], c[halfColumns*h:halfColumns*(h+1)]
+		for i := 0; i < 32; i += swarBytes {
+			l0, l1, t := word(ql, i), word(ql, i+32), word(qh, i)
+			putWord(q, i, l0&lowNibble|t&lowPair<<4)
+			putWord(q, i+32, l1&lowNibble|t>>2&lowPair<<4)
+			putWord(q, i+64, l0>>4&lowNibble|t>>4&lowPair<<4)
+			putWord(q, i+96, l1>>4&lowNibble|t>>6&lowPair<<4)
 		}
 	}
 }

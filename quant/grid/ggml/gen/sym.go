@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -12,7 +14,7 @@ func sym(g *gen) {
 	g.lanes(func() {
 		x, w, n := g.plane("x"), g.plane("w"), g.rows("n")
 		zero := g.zero()
-		peak, empty := peaks(g, x, n)
+		peak, empty := peaks(g, "peak", x, n)
 		f := g.XMM()
 		g.Load(g.Param("levels"), f)
 		levels := g.broadcast(f)
@@ -67,11 +69,11 @@ func sym(g *gen) {
 
 // peaks is extreme on a plane: the first element of largest magnitude. Lanes whose magnitudes stay below searchEps are
 // empty; their peak becomes 1.
-func peaks(g *gen, x, n reg.Register) (peak reg.VecVirtual, empty mask) {
+func peaks(g *gen, label string, x, n reg.Register) (peak reg.VecVirtual, empty mask) {
 	peak = g.zero()
 	amax := g.zero()
 	magnitude := g.int(0x7fffffff)
-	g.each("peak", 0, n, func(i reg.GPVirtual) {
+	g.each(label, 0, n, func(i reg.GPVirtual) {
 		v := g.load(at(x, i))
 		a := g.abs(v, magnitude)
 		m := g.compare(greater, a, amax)
@@ -83,68 +85,117 @@ func peaks(g *gen, x, n reg.Register) (peak reg.VecVirtual, empty mask) {
 	return peak, empty
 }
 
-// sym3 is searchSym3 on a plane of 16 rows.
+// sym3Ways is how many sub-blocks the sym3 kernel takes at once. A sweep is one long chain of dependent operations;
+// several chains keep the processor busy.
+const sym3Ways = 4
+
+// sym3 is searchSym3 on planes of 16 rows.
 func sym3(g *gen) {
-	g.begin("sym3", "func(codes *uint8, x, scale *float32)", "is searchSym3 in every lane of 16 rows.")
-	local := g.AllocLocal(16 * rowBytes)
-	keep := g.slots(1)
+	g.begin("sym3", "func(codes *uint8, x, scale *float32)", "is searchSym3 in every lane of four sub-blocks of 16 rows.")
+	const rows = 16
+	ways := sym3Ways
+	if !g.wide() {
+		ways = 2 // registers
+	}
+	local := g.AllocLocal(sym3Ways * rows * rowBytes) // codes as float32
+	sums := g.slots(2 * sym3Ways)
+	none := g.slots(sym3Ways)
 	g.lanes(func() {
-		x := g.plane("x")
 		n := g.GP64()
-		g.MOVQ(U32(16*rowBytes), n)
-		zero := g.zero()
-		peak, none := peaks(g, x, n)
-		empty := g.hold(keep[0], none)
-		low, high := g.float(-4), g.float(3)
-		inv := g.div(low, peak)
-		a, b := g.zero(), g.zero()
-		g.each("first", 0, n, func(i reg.GPVirtual) {
-			v := g.load(at(x, i))
-			l := g.roundClamp(g.mul(inv, v), low, high)
-			g.VMOVUPS(l, local.Idx(i, 1))
-			w := g.mul(v, v)
-			g.addTo(a, g.mul(g.mul(w, v), l))
-			g.addTo(b, g.mul(g.mul(w, l), l))
-		})
-		round := g.rounder()
-		sweeps := g.GP32()
-		g.MOVL(U32(5), sweeps)
-		g.Label("sweep")
-		changed := g.noLanes()
-		g.each("improve", 0, n, func(i reg.GPVirtual) {
-			v, old := g.load(at(x, i)), g.load(local.Idx(i, 1))
-			w := g.mul(v, v)
-			wx := g.mul(w, v)
-			restA := g.sub(a, g.mul(wx, old))
-			restB := g.sub(b, g.mul(g.mul(w, old), old))
+		g.MOVQ(U32(rows*rowBytes), n)
+		empty := make([]heldMask, sym3Ways)
+		for way := range sym3Ways {
+			x := g.plane("x")
+			g.ADDQ(U32(uint32(way*rows*rowBytes)), x)
+			empty[way] = sym3Start(g, fmt.Sprint(way), x, n, local.Offset(way*rows*rowBytes), sums[2*way:], none[way])
+		}
+		for first := 0; first < sym3Ways; first += ways {
+			sym3Sweeps(g, first, ways, n, local, sums)
+		}
+		zero, four := g.zero(), g.float(4)
+		for way := range sym3Ways {
+			codes := g.bytePlane("codes")
+			g.ADDQ(U32(uint32(way*rows*16)), codes)
+			m := empty[way].get()
+			g.each(fmt.Sprint("codes", way), 0, n, func(i reg.GPVirtual) {
+				l := g.add(four, local.Offset(way*rows*rowBytes).Idx(i, 1))
+				g.choose(m, zero, l)
+				g.storeBytes(g.toInt(l), Mem{Base: codes})
+				g.ADDQ(Imm(16), codes)
+			})
+			a, b := sums[2*way].get(), sums[2*way+1].get()
+			scale := g.keep(g.without(g.compare(greater, b, zero), m), g.div(a, b))
+			g.VMOVUPS(scale, Mem{Base: g.plane("scale"), Disp: way * rowBytes})
+		}
+	})
+	g.end()
+}
+
+// sym3Start rounds at the full range and sums up.
+func sym3Start(g *gen, label string, x, n reg.Register, local Mem, sums []slot, keep slot) (empty heldMask) {
+	peak, none := peaks(g, "peak"+label, x, n)
+	empty = g.hold(keep, none)
+	low, high := g.float(-4), g.float(3)
+	inv := g.div(low, peak)
+	a, b := g.zero(), g.zero()
+	g.each("first"+label, 0, n, func(i reg.GPVirtual) {
+		v := g.load(at(x, i))
+		l := g.roundClamp(g.mul(inv, v), low, high)
+		g.VMOVUPS(l, local.Idx(i, 1))
+		w := g.mul(v, v)
+		g.addTo(a, g.mul(g.mul(w, v), l))
+		g.addTo(b, g.mul(g.mul(w, l), l))
+	})
+	sums[0].put(a)
+	sums[1].put(b)
+	return empty
+}
+
+// sym3Sweeps improves the codes of some sub-blocks, one element of each after the other.
+func sym3Sweeps(g *gen, first, ways int, n reg.Register, local Mem, sums []slot) {
+	label := fmt.Sprint(first)
+	x := g.plane("x")
+	g.ADDQ(U32(uint32(first*16*rowBytes)), x)
+	local = local.Offset(first * 16 * rowBytes)
+	sums = sums[2*first:]
+	a, b := make([]reg.VecVirtual, ways), make([]reg.VecVirtual, ways)
+	for w := range ways {
+		a[w], b[w] = sums[2*w].get(), sums[2*w+1].get()
+	}
+	zero := g.zero()
+	round := g.rounder()
+	sweeps := g.GP32()
+	g.MOVL(U32(5), sweeps)
+	g.Label("sweep" + label)
+	changed := g.noLanes()
+	g.each("improve"+label, 0, n, func(i reg.GPVirtual) {
+		for w := range ways {
+			row := w * 16 * rowBytes
+			v, old := g.load(Mem{Base: x, Index: i, Scale: 1, Disp: row}), g.load(local.Offset(row).Idx(i, 1))
+			w2 := g.mul(v, v)
+			wx := g.mul(w2, v)
+			restA := g.sub(a[w], g.mul(wx, old))
+			restB := g.sub(b[w], g.mul(g.mul(w2, old), old))
 			q := g.rn(round, g.div(g.mul(v, restB), restA))
 			next := g.toFloat(g.intMin(g.intMax(q, g.int(0xfffffffc)), g.int(3)))
 			ok := g.both(g.compare(greater, restA, zero), g.compare(notEqual, next, old))
 			newA := g.add(restA, g.mul(wx, next))
-			newB := g.add(restB, g.mul(g.mul(w, next), next))
+			newB := g.add(restB, g.mul(g.mul(w2, next), next))
 			ok = g.both(ok, g.compare(greater, newB, zero))
-			ok = g.both(ok, g.compare(greater, g.mul(g.mul(newA, newA), b), g.mul(g.mul(a, a), newB)))
-			g.choose(ok, newA, a)
-			g.choose(ok, newB, b)
+			ok = g.both(ok, g.compare(greater, g.mul(g.mul(newA, newA), b[w]), g.mul(g.mul(a[w], a[w]), newB)))
+			g.choose(ok, newA, a[w])
+			g.choose(ok, newB, b[w])
 			g.choose(ok, next, old)
-			g.VMOVUPS(old, local.Idx(i, 1))
+			g.VMOVUPS(old, local.Offset(row).Idx(i, 1))
 			g.include(changed, ok)
-		})
-		g.jumpIfNone(changed, "settled")
-		g.DECL(sweeps)
-		g.JNE(LabelRef("sweep"))
-		g.Label("settled")
-
-		codes := g.bytePlane("codes")
-		four := g.float(4)
-		g.each("codes", 0, n, func(i reg.GPVirtual) {
-			l := g.add(four, local.Idx(i, 1))
-			g.choose(empty.get(), zero, l)
-			g.storeBytes(g.toInt(l), Mem{Base: codes})
-			g.ADDQ(Imm(16), codes)
-		})
-		scale := g.keep(g.without(g.compare(greater, b, zero), empty.get()), g.div(a, b))
-		g.VMOVUPS(scale, Mem{Base: g.plane("scale")})
+		}
 	})
-	g.end()
+	g.jumpIfNone(changed, "settled"+label)
+	g.DECL(sweeps)
+	g.JNE(LabelRef("sweep" + label))
+	g.Label("settled" + label)
+	for w := range ways {
+		sums[2*w].put(a[w])
+		sums[2*w+1].put(b[w])
+	}
 }
