@@ -155,8 +155,6 @@ func fuseKey(t *PlannedTensor) string {
 
 // store lists the tensors that will stand for t.
 func (p *Plan) store(t *PlannedTensor) {
-	size, _ := t.Info.Bytes()
-	p.Source += size
 	if t.Quantize {
 		t.Stored = p.Layout.Plan(t.Module(), t.Scheme, t.Linear.Out, t.Linear.In)
 		return

@@ -87,6 +87,10 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	if err := p.layOut(o.maxShard()); err != nil {
 		return nil, err
 	}
+	p.Source = 0
+	for _, f := range meta.Files {
+		p.Source += f.Size
+	}
 	if _, err := p.quantizationConfig("quantize", r.GPTQ); err != nil {
 		return nil, safeio.WithPath(err, meta.Path)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
 
@@ -83,6 +84,7 @@ func (c *console) mainJob(ctx *cli.Context) error {
 		return c.printPlan(plan, &recipe)
 	}
 	c.resumable = true
+	boundMemory(plan.Memory)
 	rep, err := quant.Run(ctx.Context, src, recipe, o)
 	if err != nil {
 		return err
@@ -200,3 +202,7 @@ func openSource(ctx context.Context, path string) (formats.Checkpoint, error) {
 	}
 	return src, nil
 }
+
+// boundMemory makes the garbage collector keep to what the plan printed. The estimate is of live data; garbage may fill
+// the margin but not pile up beyond it.
+func boundMemory(planned int64) { debug.SetMemoryLimit(planned) }

@@ -76,7 +76,11 @@ func (c *console) progress(e quant.Event) {
 		return
 	}
 	if !c.terminal() {
-		if now := time.Now(); now.Sub(c.lastLine) >= lineEvery {
+		now := time.Now()
+		if c.lastLine.IsZero() {
+			c.lastLine = now
+		}
+		if now.Sub(c.lastLine) >= lineEvery {
 			c.lastLine = now
 			fmt.Fprintf(c.err, "%3.0f %%  %s, about %s left\n", 100*e.Done, e.Stage, duration(e.LeftSecs))
 		}

@@ -28,8 +28,7 @@ func (c *console) printPlan(p *quant.Plan, r *quant.Recipe) error {
 	}
 	fmt.Fprintln(c.out)
 	printRoles(c.out, roles)
-	fmt.Fprintf(c.out, "\n%s: %s → %s on disk, %.3f bits per quantized weight, %.3f over all\n", planLine(r),
-		humanBytes(p.Source), humanBytes(p.Disk), totals.BitsPerWeightLinear, totals.BitsPerWeight)
+	fmt.Fprintf(c.out, "\n%s: %s → %s on disk, %s\n", planLine(r), humanBytes(p.Source), humanBytes(p.Disk), bitsLine(totals))
 	fmt.Fprintf(c.out, "memory: about %s\n", humanBytes(p.Memory))
 	printEngines(c.out, p.Engines)
 	for _, n := range p.Notes {
@@ -74,8 +73,8 @@ func (c *console) printReport(r *quant.Report, out string) error {
 		fmt.Fprintf(c.out, "calibration: %d windows of %d tokens from %d documents, %d tokens not used\n", cal.Samples, cal.SeqLen, cal.Documents, cal.TokensDropped)
 	}
 	t := r.Totals
-	fmt.Fprintf(c.out, "\n%s: %s → %s on disk (%.2fx), %.3f bits per quantized weight, %.3f over all, in %s, peak memory %s\n", out,
-		humanBytes(t.SourceBytes), humanBytes(t.OutputBytes), t.Ratio, t.BitsPerWeightLinear, t.BitsPerWeight, duration(r.Seconds), humanBytes(r.PeakMemory))
+	fmt.Fprintf(c.out, "\n%s: %s → %s on disk (%.2fx), %s, in %s, peak memory %s\n", out,
+		humanBytes(t.SourceBytes), humanBytes(t.OutputBytes), t.Ratio, bitsLine(t), duration(r.Seconds), humanBytes(r.PeakMemory))
 	return nil
 }
 
@@ -177,4 +176,12 @@ func (c *console) printGGUFPlan(p *quant.GGUFPlan) error {
 		fmt.Fprintf(c.out, "note: %s: %s\n", n.Tensor, n.Message)
 	}
 	return nil
+}
+
+// bitsLine spells how many bits a weight takes.
+func bitsLine(t quant.Totals) string {
+	if t.QuantizedTensors == 0 {
+		return fmt.Sprintf("%.3f bits per weight", t.BitsPerWeight)
+	}
+	return fmt.Sprintf("%.3f bits per quantized weight, %.3f over all", t.BitsPerWeightLinear, t.BitsPerWeight)
 }
