@@ -435,7 +435,7 @@ GLOBL const3dcccccd<>(SB), RODATA|NOPTR, $4
 
 // func sym3AVX512(codes *uint8, x *float32, scale *float32)
 // Requires: AVX, AVX512F
-TEXT ·sym3AVX512(SB), $4864-24
+TEXT ·sym3AVX512(SB), $13056-24
 	MOVQ         $0x00000400, AX
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000000, CX
@@ -471,18 +471,20 @@ first0:
 	VMAXPS       Z4, Z1, Z4
 	VMINPS       Z4, Z2, Z4
 	VMOVUPS      Z4, (SP)(DX*1)
-	VMULPS       Z3, Z3, Z21
-	VMULPS       Z3, Z21, Z3
+	VMULPS       Z3, Z3, Z31
+	VMULPS       Z3, Z31, Z3
 	VMULPS       Z4, Z3, Z3
+	VMULPS       Z4, Z31, Z31
+	VMULPS       Z4, Z31, Z4
+	VMOVUPS      Z3, 4096(SP)(DX*1)
+	VMOVUPS      Z4, 8192(SP)(DX*1)
 	VADDPS       Z3, Z5, Z5
-	VMULPS       Z4, Z21, Z3
-	VMULPS       Z4, Z3, Z3
-	VADDPS       Z3, Z6, Z6
+	VADDPS       Z4, Z6, Z6
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first0
-	VMOVUPS      Z5, 4096(SP)
-	VMOVUPS      Z6, 4160(SP)
+	VMOVUPS      Z5, 12288(SP)
+	VMOVUPS      Z6, 12352(SP)
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000400, CX
 	VPXORD       Z7, Z7, Z7
@@ -493,16 +495,16 @@ first0:
 peak1:
 	VMOVUPS      (CX)(DX*1), Z1
 	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z8, Z2, K3
-	VMOVAPS      Z2, K3, Z8
-	VMOVAPS      Z1, K3, Z7
+	VCMPPS       $0x1e, Z8, Z2, K2
+	VMOVAPS      Z2, K2, Z8
+	VMOVAPS      Z1, K2, Z7
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           peak1
 	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z8, K3
+	VCMPPS       $0x11, Z0, Z8, K2
 	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K3, Z7
+	VMOVAPS      Z0, K2, Z7
 	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z1
 	VDIVPS       Z7, Z0, Z2
@@ -520,15 +522,17 @@ first1:
 	VMULPS       Z3, Z3, Z5
 	VMULPS       Z3, Z5, Z3
 	VMULPS       Z4, Z3, Z3
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z4, Z5, Z4
+	VMOVUPS      Z3, 5120(SP)(DX*1)
+	VMOVUPS      Z4, 9216(SP)(DX*1)
 	VADDPS       Z3, Z9, Z9
-	VMULPS       Z4, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VADDPS       Z3, Z10, Z10
+	VADDPS       Z4, Z10, Z10
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first1
-	VMOVUPS      Z9, 4224(SP)
-	VMOVUPS      Z10, 4288(SP)
+	VMOVUPS      Z9, 12416(SP)
+	VMOVUPS      Z10, 12480(SP)
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000800, CX
 	VPXORD       Z11, Z11, Z11
@@ -539,16 +543,16 @@ first1:
 peak2:
 	VMOVUPS      (CX)(DX*1), Z1
 	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z12, Z2, K4
-	VMOVAPS      Z2, K4, Z12
-	VMOVAPS      Z1, K4, Z11
+	VCMPPS       $0x1e, Z12, Z2, K3
+	VMOVAPS      Z2, K3, Z12
+	VMOVAPS      Z1, K3, Z11
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           peak2
 	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z12, K4
+	VCMPPS       $0x11, Z0, Z12, K3
 	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K4, Z11
+	VMOVAPS      Z0, K3, Z11
 	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z1
 	VDIVPS       Z11, Z0, Z2
@@ -566,15 +570,17 @@ first2:
 	VMULPS       Z3, Z3, Z5
 	VMULPS       Z3, Z5, Z3
 	VMULPS       Z4, Z3, Z3
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z4, Z5, Z4
+	VMOVUPS      Z3, 6144(SP)(DX*1)
+	VMOVUPS      Z4, 10240(SP)(DX*1)
 	VADDPS       Z3, Z13, Z13
-	VMULPS       Z4, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VADDPS       Z3, Z14, Z14
+	VADDPS       Z4, Z14, Z14
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first2
-	VMOVUPS      Z13, 4352(SP)
-	VMOVUPS      Z14, 4416(SP)
+	VMOVUPS      Z13, 12544(SP)
+	VMOVUPS      Z14, 12608(SP)
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000c00, CX
 	VPXORD       Z15, Z15, Z15
@@ -585,16 +591,16 @@ first2:
 peak3:
 	VMOVUPS      (CX)(DX*1), Z1
 	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z16, Z2, K5
-	VMOVAPS      Z2, K5, Z16
-	VMOVAPS      Z1, K5, Z15
+	VCMPPS       $0x1e, Z16, Z2, K4
+	VMOVAPS      Z2, K4, Z16
+	VMOVAPS      Z1, K4, Z15
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           peak3
 	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z16, K5
+	VCMPPS       $0x11, Z0, Z16, K4
 	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K5, Z15
+	VMOVAPS      Z0, K4, Z15
 	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z1
 	VDIVPS       Z15, Z0, Z2
@@ -612,295 +618,437 @@ first3:
 	VMULPS       Z3, Z3, Z5
 	VMULPS       Z3, Z5, Z3
 	VMULPS       Z4, Z3, Z3
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z4, Z5, Z4
+	VMOVUPS      Z3, 7168(SP)(DX*1)
+	VMOVUPS      Z4, 11264(SP)(DX*1)
 	VADDPS       Z3, Z17, Z17
-	VMULPS       Z4, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VADDPS       Z3, Z18, Z18
+	VADDPS       Z4, Z18, Z18
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first3
-	VMOVUPS      Z17, 4480(SP)
-	VMOVUPS      Z18, 4544(SP)
+	VMOVUPS      Z17, 12672(SP)
+	VMOVUPS      Z18, 12736(SP)
 	MOVQ         x+8(FP), CX
-	ADDQ         $0x00000000, CX
-	VMOVUPS      4096(SP), Z0
-	VMOVUPS      4160(SP), Z1
-	VMOVUPS      4224(SP), Z2
-	VMOVUPS      4288(SP), Z3
-	VMOVUPS      4352(SP), Z4
-	VMOVUPS      4416(SP), Z5
-	VMOVUPS      4480(SP), Z6
-	VMOVUPS      4544(SP), Z7
+	VBROADCASTSS const4b400000<>+0(SB), Z0
+	VBROADCASTSS const007fffff<>+0(SB), Z1
+	VBROADCASTSS const00400000<>+0(SB), Z2
+	MOVL         $0x00000005, BX
+
+sweep:
+	XORL DX, DX
+	MOVQ $0x00000000, SI
+
+improve:
+	VMOVUPS      (CX)(SI*1), Z3
+	VMOVUPS      (SP)(SI*1), Z4
+	VMOVUPS      12288(SP), Z5
+	VSUBPS       4096(SP)(SI*1), Z5, Z5
+	VMOVUPS      12352(SP), Z6
+	VSUBPS       8192(SP)(SI*1), Z6, Z6
+	VMULPS       Z6, Z3, Z7
+	VMULPS       Z5, Z4, Z8
+	VSUBPS       Z8, Z7, Z8
+	VBROADCASTSS const3eff7cee<>+0(SB), Z9
+	VMULPS       Z5, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z8, K5
+	VBROADCASTSS const40400000<>+0(SB), Z10
+	VCMPPS       $0x11, Z10, Z4, K6
+	KANDW        K6, K5, K5
+	VBROADCASTSS const80000000<>+0(SB), Z10
+	VPXORD       Z10, Z9, Z9
+	VCMPPS       $0x11, Z9, Z8, K6
+	VBROADCASTSS constc0800000<>+0(SB), Z8
+	VCMPPS       $0x1e, Z8, Z4, K7
+	KANDW        K7, K6, K6
+	KORW         K6, K5, K5
+	VBROADCASTSS const0554ad2e<>+0(SB), Z8
+	VCMPPS       $0x11, Z8, Z5, K6
+	KORW         K6, K5, K5
 	VPXORD       Z19, Z19, Z19
-	VBROADCASTSS const4b400000<>+0(SB), Z8
-	VBROADCASTSS const007fffff<>+0(SB), Z9
-	VBROADCASTSS const00400000<>+0(SB), Z10
-	MOVL         $0x00000005, DX
-
-sweep0:
-	KXORW K2, K2, K2
-	MOVQ  $0x00000000, BX
-
-improve0:
-	VMOVUPS      (CX)(BX*1), Z11
-	VMOVUPS      (SP)(BX*1), Z12
-	VMULPS       Z11, Z11, Z13
-	VMULPS       Z11, Z13, Z14
-	VMULPS       Z12, Z14, Z15
-	VSUBPS       Z15, Z0, Z15
-	VMULPS       Z12, Z13, Z16
-	VMULPS       Z12, Z16, Z16
-	VSUBPS       Z16, Z1, Z16
-	VMULPS       Z16, Z11, Z11
-	VDIVPS       Z15, Z11, Z11
-	VADDPS       Z8, Z11, Z11
-	VPANDD       Z9, Z11, Z11
-	VPSUBD       Z10, Z11, Z11
-	VBROADCASTSS constfffffffc<>+0(SB), Z17
-	VPMAXSD      Z17, Z11, Z11
-	VBROADCASTSS const00000003<>+0(SB), Z17
-	VPMINSD      Z17, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCMPPS       $0x1e, Z19, Z15, K6
-	VCMPPS       $0x04, Z12, Z11, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z11, Z14, Z14
-	VADDPS       Z14, Z15, Z14
-	VMULPS       Z11, Z13, Z13
-	VMULPS       Z11, Z13, Z13
-	VADDPS       Z13, Z16, Z13
-	VCMPPS       $0x1e, Z19, Z13, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z14, Z14, Z15
-	VMULPS       Z1, Z15, Z15
-	VMULPS       Z0, Z0, Z16
-	VMULPS       Z13, Z16, Z16
-	VCMPPS       $0x1e, Z16, Z15, K7
-	KANDW        K7, K6, K6
-	VMOVAPS      Z14, K6, Z0
-	VMOVAPS      Z13, K6, Z1
-	VMOVAPS      Z11, K6, Z12
-	VMOVUPS      Z12, (SP)(BX*1)
-	KORW         K6, K2, K2
-	VMOVUPS      1024(CX)(BX*1), Z11
-	VMOVUPS      1024(SP)(BX*1), Z12
-	VMULPS       Z11, Z11, Z13
-	VMULPS       Z11, Z13, Z14
-	VMULPS       Z12, Z14, Z15
-	VSUBPS       Z15, Z2, Z15
-	VMULPS       Z12, Z13, Z16
-	VMULPS       Z12, Z16, Z16
-	VSUBPS       Z16, Z3, Z16
-	VMULPS       Z16, Z11, Z11
-	VDIVPS       Z15, Z11, Z11
-	VADDPS       Z8, Z11, Z11
-	VPANDD       Z9, Z11, Z11
-	VPSUBD       Z10, Z11, Z11
-	VBROADCASTSS constfffffffc<>+0(SB), Z17
-	VPMAXSD      Z17, Z11, Z11
-	VBROADCASTSS const00000003<>+0(SB), Z17
-	VPMINSD      Z17, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCMPPS       $0x1e, Z19, Z15, K6
-	VCMPPS       $0x04, Z12, Z11, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z11, Z14, Z14
-	VADDPS       Z14, Z15, Z14
-	VMULPS       Z11, Z13, Z13
-	VMULPS       Z11, Z13, Z13
-	VADDPS       Z13, Z16, Z13
-	VCMPPS       $0x1e, Z19, Z13, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z14, Z14, Z15
-	VMULPS       Z3, Z15, Z15
-	VMULPS       Z2, Z2, Z16
-	VMULPS       Z13, Z16, Z16
-	VCMPPS       $0x1e, Z16, Z15, K7
-	KANDW        K7, K6, K6
-	VMOVAPS      Z14, K6, Z2
-	VMOVAPS      Z13, K6, Z3
-	VMOVAPS      Z11, K6, Z12
-	VMOVUPS      Z12, 1024(SP)(BX*1)
-	KORW         K6, K2, K2
-	VMOVUPS      2048(CX)(BX*1), Z11
-	VMOVUPS      2048(SP)(BX*1), Z12
-	VMULPS       Z11, Z11, Z13
-	VMULPS       Z11, Z13, Z14
-	VMULPS       Z12, Z14, Z15
-	VSUBPS       Z15, Z4, Z15
-	VMULPS       Z12, Z13, Z16
-	VMULPS       Z12, Z16, Z16
-	VSUBPS       Z16, Z5, Z16
-	VMULPS       Z16, Z11, Z11
-	VDIVPS       Z15, Z11, Z11
-	VADDPS       Z8, Z11, Z11
-	VPANDD       Z9, Z11, Z11
-	VPSUBD       Z10, Z11, Z11
-	VBROADCASTSS constfffffffc<>+0(SB), Z17
-	VPMAXSD      Z17, Z11, Z11
-	VBROADCASTSS const00000003<>+0(SB), Z17
-	VPMINSD      Z17, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCMPPS       $0x1e, Z19, Z15, K6
-	VCMPPS       $0x04, Z12, Z11, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z11, Z14, Z14
-	VADDPS       Z14, Z15, Z14
-	VMULPS       Z11, Z13, Z13
-	VMULPS       Z11, Z13, Z13
-	VADDPS       Z13, Z16, Z13
-	VCMPPS       $0x1e, Z19, Z13, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z14, Z14, Z15
-	VMULPS       Z5, Z15, Z15
-	VMULPS       Z4, Z4, Z16
-	VMULPS       Z13, Z16, Z16
-	VCMPPS       $0x1e, Z16, Z15, K7
-	KANDW        K7, K6, K6
-	VMOVAPS      Z14, K6, Z4
-	VMOVAPS      Z13, K6, Z5
-	VMOVAPS      Z11, K6, Z12
-	VMOVUPS      Z12, 2048(SP)(BX*1)
-	KORW         K6, K2, K2
-	VMOVUPS      3072(CX)(BX*1), Z11
-	VMOVUPS      3072(SP)(BX*1), Z12
-	VMULPS       Z11, Z11, Z13
-	VMULPS       Z11, Z13, Z14
-	VMULPS       Z12, Z14, Z15
-	VSUBPS       Z15, Z6, Z15
-	VMULPS       Z12, Z13, Z16
-	VMULPS       Z12, Z16, Z16
-	VSUBPS       Z16, Z7, Z16
-	VMULPS       Z16, Z11, Z11
-	VDIVPS       Z15, Z11, Z11
-	VADDPS       Z8, Z11, Z11
-	VPANDD       Z9, Z11, Z11
-	VPSUBD       Z10, Z11, Z11
-	VBROADCASTSS constfffffffc<>+0(SB), Z17
-	VPMAXSD      Z17, Z11, Z11
-	VBROADCASTSS const00000003<>+0(SB), Z17
-	VPMINSD      Z17, Z11, Z11
-	VCVTDQ2PS    Z11, Z11
-	VCMPPS       $0x1e, Z19, Z15, K6
-	VCMPPS       $0x04, Z12, Z11, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z11, Z14, Z14
-	VADDPS       Z14, Z15, Z14
-	VMULPS       Z11, Z13, Z13
-	VMULPS       Z11, Z13, Z13
-	VADDPS       Z13, Z16, Z13
-	VCMPPS       $0x1e, Z19, Z13, K7
-	KANDW        K7, K6, K6
-	VMULPS       Z14, Z14, Z15
-	VMULPS       Z7, Z15, Z15
-	VMULPS       Z6, Z6, Z16
-	VMULPS       Z13, Z16, Z16
-	VCMPPS       $0x1e, Z16, Z15, K7
-	KANDW        K7, K6, K6
-	VMOVAPS      Z14, K6, Z6
-	VMOVAPS      Z13, K6, Z7
-	VMOVAPS      Z11, K6, Z12
-	VMOVUPS      Z12, 3072(SP)(BX*1)
-	KORW         K6, K2, K2
-	ADDQ         $0x40, BX
-	CMPQ         BX, AX
-	JL           improve0
-	KORTESTW     K2, K2
-	JE           settled0
-	DECL         DX
-	JNE          sweep0
-
-settled0:
-	VMOVUPS      Z0, 4096(SP)
-	VMOVUPS      Z1, 4160(SP)
-	VMOVUPS      Z2, 4224(SP)
-	VMOVUPS      Z3, 4288(SP)
-	VMOVUPS      Z4, 4352(SP)
-	VMOVUPS      Z5, 4416(SP)
-	VMOVUPS      Z6, 4480(SP)
-	VMOVUPS      Z7, 4544(SP)
+	VCMPPS       $0x1e, Z19, Z5, K6
+	KANDW        K6, K5, K5
+	KORTESTW     K5, K5
+	JE           keep0
+	VDIVPS       Z5, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VPANDD       Z1, Z7, Z7
+	VPSUBD       Z2, Z7, Z7
+	VBROADCASTSS constfffffffc<>+0(SB), Z8
+	VPMAXSD      Z8, Z7, Z7
+	VBROADCASTSS const00000003<>+0(SB), Z8
+	VPMINSD      Z8, Z7, Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z3, Z3, Z8
+	VMULPS       Z3, Z8, Z3
+	VMULPS       Z7, Z3, Z3
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z7, Z8, Z8
+	VADDPS       Z3, Z5, Z5
+	VADDPS       Z8, Z6, Z6
+	VMOVUPS      12288(SP), Z9
+	VMOVUPS      12352(SP), Z10
+	VCMPPS       $0x04, Z4, Z7, K6
+	KANDW        K6, K5, K5
 	VPXORD       Z20, Z20, Z20
+	VCMPPS       $0x1e, Z20, Z6, K6
+	KANDW        K6, K5, K5
+	VMULPS       Z5, Z5, Z4
+	VMULPS       Z10, Z4, Z4
+	VMULPS       Z9, Z9, Z9
+	VMULPS       Z6, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z4, K6
+	KANDW        K6, K5, K5
+	KMOVW        K5, DI
+	ORL          DI, DX
+	VMOVUPS      12288(SP), Z4
+	VMOVAPS      Z5, K5, Z4
+	VMOVUPS      Z4, 12288(SP)
+	VMOVUPS      12352(SP), Z4
+	VMOVAPS      Z6, K5, Z4
+	VMOVUPS      Z4, 12352(SP)
+	VMOVUPS      (SP)(SI*1), Z4
+	VMOVAPS      Z7, K5, Z4
+	VMOVUPS      Z4, (SP)(SI*1)
+	VMOVUPS      4096(SP)(SI*1), Z4
+	VMOVAPS      Z3, K5, Z4
+	VMOVUPS      Z4, 4096(SP)(SI*1)
+	VMOVUPS      8192(SP)(SI*1), Z3
+	VMOVAPS      Z8, K5, Z3
+	VMOVUPS      Z3, 8192(SP)(SI*1)
+
+keep0:
+	VMOVUPS      1024(CX)(SI*1), Z3
+	VMOVUPS      1024(SP)(SI*1), Z4
+	VMOVUPS      12416(SP), Z5
+	VSUBPS       5120(SP)(SI*1), Z5, Z5
+	VMOVUPS      12480(SP), Z6
+	VSUBPS       9216(SP)(SI*1), Z6, Z6
+	VMULPS       Z6, Z3, Z7
+	VMULPS       Z5, Z4, Z8
+	VSUBPS       Z8, Z7, Z8
+	VBROADCASTSS const3eff7cee<>+0(SB), Z9
+	VMULPS       Z5, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z8, K5
+	VBROADCASTSS const40400000<>+0(SB), Z10
+	VCMPPS       $0x11, Z10, Z4, K6
+	KANDW        K6, K5, K5
+	VBROADCASTSS const80000000<>+0(SB), Z10
+	VPXORD       Z10, Z9, Z9
+	VCMPPS       $0x11, Z9, Z8, K6
+	VBROADCASTSS constc0800000<>+0(SB), Z8
+	VCMPPS       $0x1e, Z8, Z4, K7
+	KANDW        K7, K6, K6
+	KORW         K6, K5, K5
+	VBROADCASTSS const0554ad2e<>+0(SB), Z8
+	VCMPPS       $0x11, Z8, Z5, K6
+	KORW         K6, K5, K5
+	VPXORD       Z21, Z21, Z21
+	VCMPPS       $0x1e, Z21, Z5, K6
+	KANDW        K6, K5, K5
+	KORTESTW     K5, K5
+	JE           keep1
+	VDIVPS       Z5, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VPANDD       Z1, Z7, Z7
+	VPSUBD       Z2, Z7, Z7
+	VBROADCASTSS constfffffffc<>+0(SB), Z8
+	VPMAXSD      Z8, Z7, Z7
+	VBROADCASTSS const00000003<>+0(SB), Z8
+	VPMINSD      Z8, Z7, Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z3, Z3, Z8
+	VMULPS       Z3, Z8, Z3
+	VMULPS       Z7, Z3, Z3
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z7, Z8, Z8
+	VADDPS       Z3, Z5, Z5
+	VADDPS       Z8, Z6, Z6
+	VMOVUPS      12416(SP), Z9
+	VMOVUPS      12480(SP), Z10
+	VCMPPS       $0x04, Z4, Z7, K6
+	KANDW        K6, K5, K5
+	VPXORD       Z22, Z22, Z22
+	VCMPPS       $0x1e, Z22, Z6, K6
+	KANDW        K6, K5, K5
+	VMULPS       Z5, Z5, Z4
+	VMULPS       Z10, Z4, Z4
+	VMULPS       Z9, Z9, Z9
+	VMULPS       Z6, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z4, K6
+	KANDW        K6, K5, K5
+	KMOVW        K5, DI
+	ORL          DI, DX
+	VMOVUPS      12416(SP), Z4
+	VMOVAPS      Z5, K5, Z4
+	VMOVUPS      Z4, 12416(SP)
+	VMOVUPS      12480(SP), Z4
+	VMOVAPS      Z6, K5, Z4
+	VMOVUPS      Z4, 12480(SP)
+	VMOVUPS      1024(SP)(SI*1), Z4
+	VMOVAPS      Z7, K5, Z4
+	VMOVUPS      Z4, 1024(SP)(SI*1)
+	VMOVUPS      5120(SP)(SI*1), Z4
+	VMOVAPS      Z3, K5, Z4
+	VMOVUPS      Z4, 5120(SP)(SI*1)
+	VMOVUPS      9216(SP)(SI*1), Z3
+	VMOVAPS      Z8, K5, Z3
+	VMOVUPS      Z3, 9216(SP)(SI*1)
+
+keep1:
+	VMOVUPS      2048(CX)(SI*1), Z3
+	VMOVUPS      2048(SP)(SI*1), Z4
+	VMOVUPS      12544(SP), Z5
+	VSUBPS       6144(SP)(SI*1), Z5, Z5
+	VMOVUPS      12608(SP), Z6
+	VSUBPS       10240(SP)(SI*1), Z6, Z6
+	VMULPS       Z6, Z3, Z7
+	VMULPS       Z5, Z4, Z8
+	VSUBPS       Z8, Z7, Z8
+	VBROADCASTSS const3eff7cee<>+0(SB), Z9
+	VMULPS       Z5, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z8, K5
+	VBROADCASTSS const40400000<>+0(SB), Z10
+	VCMPPS       $0x11, Z10, Z4, K6
+	KANDW        K6, K5, K5
+	VBROADCASTSS const80000000<>+0(SB), Z10
+	VPXORD       Z10, Z9, Z9
+	VCMPPS       $0x11, Z9, Z8, K6
+	VBROADCASTSS constc0800000<>+0(SB), Z8
+	VCMPPS       $0x1e, Z8, Z4, K7
+	KANDW        K7, K6, K6
+	KORW         K6, K5, K5
+	VBROADCASTSS const0554ad2e<>+0(SB), Z8
+	VCMPPS       $0x11, Z8, Z5, K6
+	KORW         K6, K5, K5
+	VPXORD       Z23, Z23, Z23
+	VCMPPS       $0x1e, Z23, Z5, K6
+	KANDW        K6, K5, K5
+	KORTESTW     K5, K5
+	JE           keep2
+	VDIVPS       Z5, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VPANDD       Z1, Z7, Z7
+	VPSUBD       Z2, Z7, Z7
+	VBROADCASTSS constfffffffc<>+0(SB), Z8
+	VPMAXSD      Z8, Z7, Z7
+	VBROADCASTSS const00000003<>+0(SB), Z8
+	VPMINSD      Z8, Z7, Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z3, Z3, Z8
+	VMULPS       Z3, Z8, Z3
+	VMULPS       Z7, Z3, Z3
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z7, Z8, Z8
+	VADDPS       Z3, Z5, Z5
+	VADDPS       Z8, Z6, Z6
+	VMOVUPS      12544(SP), Z9
+	VMOVUPS      12608(SP), Z10
+	VCMPPS       $0x04, Z4, Z7, K6
+	KANDW        K6, K5, K5
+	VPXORD       Z24, Z24, Z24
+	VCMPPS       $0x1e, Z24, Z6, K6
+	KANDW        K6, K5, K5
+	VMULPS       Z5, Z5, Z4
+	VMULPS       Z10, Z4, Z4
+	VMULPS       Z9, Z9, Z9
+	VMULPS       Z6, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z4, K6
+	KANDW        K6, K5, K5
+	KMOVW        K5, DI
+	ORL          DI, DX
+	VMOVUPS      12544(SP), Z4
+	VMOVAPS      Z5, K5, Z4
+	VMOVUPS      Z4, 12544(SP)
+	VMOVUPS      12608(SP), Z4
+	VMOVAPS      Z6, K5, Z4
+	VMOVUPS      Z4, 12608(SP)
+	VMOVUPS      2048(SP)(SI*1), Z4
+	VMOVAPS      Z7, K5, Z4
+	VMOVUPS      Z4, 2048(SP)(SI*1)
+	VMOVUPS      6144(SP)(SI*1), Z4
+	VMOVAPS      Z3, K5, Z4
+	VMOVUPS      Z4, 6144(SP)(SI*1)
+	VMOVUPS      10240(SP)(SI*1), Z3
+	VMOVAPS      Z8, K5, Z3
+	VMOVUPS      Z3, 10240(SP)(SI*1)
+
+keep2:
+	VMOVUPS      3072(CX)(SI*1), Z3
+	VMOVUPS      3072(SP)(SI*1), Z4
+	VMOVUPS      12672(SP), Z5
+	VSUBPS       7168(SP)(SI*1), Z5, Z5
+	VMOVUPS      12736(SP), Z6
+	VSUBPS       11264(SP)(SI*1), Z6, Z6
+	VMULPS       Z6, Z3, Z7
+	VMULPS       Z5, Z4, Z8
+	VSUBPS       Z8, Z7, Z8
+	VBROADCASTSS const3eff7cee<>+0(SB), Z9
+	VMULPS       Z5, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z8, K5
+	VBROADCASTSS const40400000<>+0(SB), Z10
+	VCMPPS       $0x11, Z10, Z4, K6
+	KANDW        K6, K5, K5
+	VBROADCASTSS const80000000<>+0(SB), Z10
+	VPXORD       Z10, Z9, Z9
+	VCMPPS       $0x11, Z9, Z8, K6
+	VBROADCASTSS constc0800000<>+0(SB), Z8
+	VCMPPS       $0x1e, Z8, Z4, K7
+	KANDW        K7, K6, K6
+	KORW         K6, K5, K5
+	VBROADCASTSS const0554ad2e<>+0(SB), Z8
+	VCMPPS       $0x11, Z8, Z5, K6
+	KORW         K6, K5, K5
+	VPXORD       Z25, Z25, Z25
+	VCMPPS       $0x1e, Z25, Z5, K6
+	KANDW        K6, K5, K5
+	KORTESTW     K5, K5
+	JE           keep3
+	VDIVPS       Z5, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VPANDD       Z1, Z7, Z7
+	VPSUBD       Z2, Z7, Z7
+	VBROADCASTSS constfffffffc<>+0(SB), Z8
+	VPMAXSD      Z8, Z7, Z7
+	VBROADCASTSS const00000003<>+0(SB), Z8
+	VPMINSD      Z8, Z7, Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z3, Z3, Z8
+	VMULPS       Z3, Z8, Z3
+	VMULPS       Z7, Z3, Z3
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z7, Z8, Z8
+	VADDPS       Z3, Z5, Z5
+	VADDPS       Z8, Z6, Z6
+	VMOVUPS      12672(SP), Z9
+	VMOVUPS      12736(SP), Z10
+	VCMPPS       $0x04, Z4, Z7, K6
+	KANDW        K6, K5, K5
+	VPXORD       Z26, Z26, Z26
+	VCMPPS       $0x1e, Z26, Z6, K6
+	KANDW        K6, K5, K5
+	VMULPS       Z5, Z5, Z4
+	VMULPS       Z10, Z4, Z4
+	VMULPS       Z9, Z9, Z9
+	VMULPS       Z6, Z9, Z9
+	VCMPPS       $0x1e, Z9, Z4, K6
+	KANDW        K6, K5, K5
+	KMOVW        K5, DI
+	ORL          DI, DX
+	VMOVUPS      12672(SP), Z4
+	VMOVAPS      Z5, K5, Z4
+	VMOVUPS      Z4, 12672(SP)
+	VMOVUPS      12736(SP), Z4
+	VMOVAPS      Z6, K5, Z4
+	VMOVUPS      Z4, 12736(SP)
+	VMOVUPS      3072(SP)(SI*1), Z4
+	VMOVAPS      Z7, K5, Z4
+	VMOVUPS      Z4, 3072(SP)(SI*1)
+	VMOVUPS      7168(SP)(SI*1), Z4
+	VMOVAPS      Z3, K5, Z4
+	VMOVUPS      Z4, 7168(SP)(SI*1)
+	VMOVUPS      11264(SP)(SI*1), Z3
+	VMOVAPS      Z8, K5, Z3
+	VMOVUPS      Z3, 11264(SP)(SI*1)
+
+keep3:
+	ADDQ  $0x40, SI
+	CMPQ  SI, AX
+	JL    improve
+	TESTL DX, DX
+	JE    settled
+	DECL  BX
+	JNE   sweep
+
+settled:
+	VPXORD       Z27, Z27, Z27
 	VBROADCASTSS const40800000<>+0(SB), Z0
 	MOVQ         codes+0(FP), CX
 	ADDQ         $0x00000000, CX
 	MOVQ         $0x00000000, DX
 
 codes0:
-	VADDPS     (SP)(DX*1), Z0, Z1
-	VMOVAPS    Z20, K1, Z1
-	VCVTTPS2DQ Z1, Z1
-	VPMOVDB    Z1, (CX)
-	ADDQ       $0x10, CX
-	ADDQ       $0x40, DX
-	CMPQ       DX, AX
-	JL         codes0
-	VMOVUPS    4096(SP), Z1
-	VMOVUPS    4160(SP), Z2
-	VCMPPS     $0x1e, Z20, Z2, K2
-	KANDNW     K2, K1, K1
-	VDIVPS     Z2, Z1, Z1
-	VMOVAPS.Z  Z1, K1, Z1
-	MOVQ       scale+16(FP), CX
-	VMOVUPS    Z1, (CX)
-	MOVQ       codes+0(FP), CX
-	ADDQ       $0x00000100, CX
-	MOVQ       $0x00000000, DX
+	VADDPS       (SP)(DX*1), Z0, Z1
+	VMOVAPS      Z27, K1, Z1
+	VCVTTPS2DQ   Z1, Z1
+	VPMOVDB      Z1, (CX)
+	ADDQ         $0x10, CX
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           codes0
+	VMOVUPS      12288(SP), Z0
+	VMOVUPS      12352(SP), Z1
+	VCMPPS       $0x1e, Z27, Z1, K5
+	KANDNW       K5, K1, K1
+	VDIVPS       Z1, Z0, Z0
+	VMOVAPS.Z    Z0, K1, Z0
+	MOVQ         scale+16(FP), CX
+	VMOVUPS      Z0, (CX)
+	VPXORD       Z28, Z28, Z28
+	VBROADCASTSS const40800000<>+0(SB), Z0
+	MOVQ         codes+0(FP), CX
+	ADDQ         $0x00000100, CX
+	MOVQ         $0x00000000, DX
 
 codes1:
-	VADDPS     1024(SP)(DX*1), Z0, Z1
-	VMOVAPS    Z20, K3, Z1
-	VCVTTPS2DQ Z1, Z1
-	VPMOVDB    Z1, (CX)
-	ADDQ       $0x10, CX
-	ADDQ       $0x40, DX
-	CMPQ       DX, AX
-	JL         codes1
-	VMOVUPS    4224(SP), Z1
-	VMOVUPS    4288(SP), Z2
-	VCMPPS     $0x1e, Z20, Z2, K1
-	KANDNW     K1, K3, K1
-	VDIVPS     Z2, Z1, Z1
-	VMOVAPS.Z  Z1, K1, Z1
-	MOVQ       scale+16(FP), CX
-	VMOVUPS    Z1, 64(CX)
-	MOVQ       codes+0(FP), CX
-	ADDQ       $0x00000200, CX
-	MOVQ       $0x00000000, DX
+	VADDPS       1024(SP)(DX*1), Z0, Z1
+	VMOVAPS      Z28, K2, Z1
+	VCVTTPS2DQ   Z1, Z1
+	VPMOVDB      Z1, (CX)
+	ADDQ         $0x10, CX
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           codes1
+	VMOVUPS      12416(SP), Z0
+	VMOVUPS      12480(SP), Z1
+	VCMPPS       $0x1e, Z28, Z1, K1
+	KANDNW       K1, K2, K1
+	VDIVPS       Z1, Z0, Z0
+	VMOVAPS.Z    Z0, K1, Z0
+	MOVQ         scale+16(FP), CX
+	VMOVUPS      Z0, 64(CX)
+	VPXORD       Z29, Z29, Z29
+	VBROADCASTSS const40800000<>+0(SB), Z0
+	MOVQ         codes+0(FP), CX
+	ADDQ         $0x00000200, CX
+	MOVQ         $0x00000000, DX
 
 codes2:
-	VADDPS     2048(SP)(DX*1), Z0, Z1
-	VMOVAPS    Z20, K4, Z1
-	VCVTTPS2DQ Z1, Z1
-	VPMOVDB    Z1, (CX)
-	ADDQ       $0x10, CX
-	ADDQ       $0x40, DX
-	CMPQ       DX, AX
-	JL         codes2
-	VMOVUPS    4352(SP), Z1
-	VMOVUPS    4416(SP), Z2
-	VCMPPS     $0x1e, Z20, Z2, K1
-	KANDNW     K1, K4, K1
-	VDIVPS     Z2, Z1, Z1
-	VMOVAPS.Z  Z1, K1, Z1
-	MOVQ       scale+16(FP), CX
-	VMOVUPS    Z1, 128(CX)
-	MOVQ       codes+0(FP), CX
-	ADDQ       $0x00000300, CX
-	MOVQ       $0x00000000, DX
+	VADDPS       2048(SP)(DX*1), Z0, Z1
+	VMOVAPS      Z29, K3, Z1
+	VCVTTPS2DQ   Z1, Z1
+	VPMOVDB      Z1, (CX)
+	ADDQ         $0x10, CX
+	ADDQ         $0x40, DX
+	CMPQ         DX, AX
+	JL           codes2
+	VMOVUPS      12544(SP), Z0
+	VMOVUPS      12608(SP), Z1
+	VCMPPS       $0x1e, Z29, Z1, K1
+	KANDNW       K1, K3, K1
+	VDIVPS       Z1, Z0, Z0
+	VMOVAPS.Z    Z0, K1, Z0
+	MOVQ         scale+16(FP), CX
+	VMOVUPS      Z0, 128(CX)
+	VPXORD       Z30, Z30, Z30
+	VBROADCASTSS const40800000<>+0(SB), Z0
+	MOVQ         codes+0(FP), CX
+	ADDQ         $0x00000300, CX
+	MOVQ         $0x00000000, DX
 
 codes3:
 	VADDPS     3072(SP)(DX*1), Z0, Z1
-	VMOVAPS    Z20, K5, Z1
+	VMOVAPS    Z30, K4, Z1
 	VCVTTPS2DQ Z1, Z1
 	VPMOVDB    Z1, (CX)
 	ADDQ       $0x10, CX
 	ADDQ       $0x40, DX
 	CMPQ       DX, AX
 	JL         codes3
-	VMOVUPS    4480(SP), Z0
-	VMOVUPS    4544(SP), Z1
-	VCMPPS     $0x1e, Z20, Z1, K1
-	KANDNW     K1, K5, K1
+	VMOVUPS    12672(SP), Z0
+	VMOVUPS    12736(SP), Z1
+	VCMPPS     $0x1e, Z30, Z1, K1
+	KANDNW     K1, K4, K1
 	VDIVPS     Z1, Z0, Z0
 	VMOVAPS.Z  Z0, K1, Z0
 	MOVQ       scale+16(FP), AX
@@ -922,6 +1070,12 @@ GLOBL const007fffff<>(SB), RODATA|NOPTR, $4
 
 DATA const00400000<>+0(SB)/4, $0x00400000
 GLOBL const00400000<>(SB), RODATA|NOPTR, $4
+
+DATA const3eff7cee<>+0(SB)/4, $0x3eff7cee
+GLOBL const3eff7cee<>(SB), RODATA|NOPTR, $4
+
+DATA const0554ad2e<>+0(SB)/4, $0x0554ad2e
+GLOBL const0554ad2e<>(SB), RODATA|NOPTR, $4
 
 DATA constfffffffc<>+0(SB)/4, $0xfffffffc
 GLOBL constfffffffc<>(SB), RODATA|NOPTR, $4
@@ -1899,7 +2053,7 @@ codes:
 
 // func sym3AVX2(codes *uint8, x *float32, scale *float32)
 // Requires: AVX, AVX2
-TEXT ·sym3AVX2(SB), $4480-24
+TEXT ·sym3AVX2(SB), $12672-24
 	XORQ AX, AX
 
 half:
@@ -1925,7 +2079,7 @@ peak0:
 	VCMPPS       $0x11, Y2, Y1, Y1
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 4352(SP)
+	VMOVUPS      Y1, 12544(SP)
 	VBROADCASTSS constc0800000<>+0(SB), Y1
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y0, Y1, Y0
@@ -1943,15 +2097,17 @@ first0:
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y5, 4096(SP)(BX*1)
+	VMOVUPS      Y6, 8192(SP)(BX*1)
 	VADDPS       Y5, Y3, Y3
-	VMULPS       Y6, Y7, Y5
-	VMULPS       Y6, Y5, Y5
-	VADDPS       Y5, Y4, Y4
+	VADDPS       Y6, Y4, Y4
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first0
-	VMOVUPS      Y3, 4096(SP)
-	VMOVUPS      Y4, 4128(SP)
+	VMOVUPS      Y3, 12288(SP)
+	VMOVUPS      Y4, 12320(SP)
 	MOVQ         x+8(FP), DX
 	ADDQ         AX, DX
 	ADDQ         $0x00000400, DX
@@ -1973,7 +2129,7 @@ peak1:
 	VCMPPS       $0x11, Y2, Y1, Y1
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 4384(SP)
+	VMOVUPS      Y1, 12576(SP)
 	VBROADCASTSS constc0800000<>+0(SB), Y1
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y0, Y1, Y0
@@ -1991,15 +2147,17 @@ first1:
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y5, 5120(SP)(BX*1)
+	VMOVUPS      Y6, 9216(SP)(BX*1)
 	VADDPS       Y5, Y3, Y3
-	VMULPS       Y6, Y7, Y5
-	VMULPS       Y6, Y5, Y5
-	VADDPS       Y5, Y4, Y4
+	VADDPS       Y6, Y4, Y4
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first1
-	VMOVUPS      Y3, 4160(SP)
-	VMOVUPS      Y4, 4192(SP)
+	VMOVUPS      Y3, 12352(SP)
+	VMOVUPS      Y4, 12384(SP)
 	MOVQ         x+8(FP), DX
 	ADDQ         AX, DX
 	ADDQ         $0x00000800, DX
@@ -2021,7 +2179,7 @@ peak2:
 	VCMPPS       $0x11, Y2, Y1, Y1
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 4416(SP)
+	VMOVUPS      Y1, 12608(SP)
 	VBROADCASTSS constc0800000<>+0(SB), Y1
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y0, Y1, Y0
@@ -2039,15 +2197,17 @@ first2:
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y5, 6144(SP)(BX*1)
+	VMOVUPS      Y6, 10240(SP)(BX*1)
 	VADDPS       Y5, Y3, Y3
-	VMULPS       Y6, Y7, Y5
-	VMULPS       Y6, Y5, Y5
-	VADDPS       Y5, Y4, Y4
+	VADDPS       Y6, Y4, Y4
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first2
-	VMOVUPS      Y3, 4224(SP)
-	VMOVUPS      Y4, 4256(SP)
+	VMOVUPS      Y3, 12416(SP)
+	VMOVUPS      Y4, 12448(SP)
 	MOVQ         x+8(FP), DX
 	ADDQ         AX, DX
 	ADDQ         $0x00000c00, DX
@@ -2069,7 +2229,7 @@ peak3:
 	VCMPPS       $0x11, Y2, Y1, Y1
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 4448(SP)
+	VMOVUPS      Y1, 12640(SP)
 	VBROADCASTSS constc0800000<>+0(SB), Y1
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y0, Y1, Y0
@@ -2087,256 +2247,372 @@ first3:
 	VMULPS   Y5, Y5, Y7
 	VMULPS   Y5, Y7, Y5
 	VMULPS   Y6, Y5, Y5
+	VMULPS   Y6, Y7, Y7
+	VMULPS   Y6, Y7, Y6
+	VMOVUPS  Y5, 7168(SP)(BX*1)
+	VMOVUPS  Y6, 11264(SP)(BX*1)
 	VADDPS   Y5, Y3, Y3
-	VMULPS   Y6, Y7, Y5
-	VMULPS   Y6, Y5, Y5
-	VADDPS   Y5, Y4, Y4
+	VADDPS   Y6, Y4, Y4
 	ADDQ     $0x40, BX
 	CMPQ     BX, CX
 	JL       first3
-	VMOVUPS  Y3, 4288(SP)
-	VMOVUPS  Y4, 4320(SP)
+	VMOVUPS  Y3, 12480(SP)
+	VMOVUPS  Y4, 12512(SP)
 	MOVQ     x+8(FP), DX
 	ADDQ     AX, DX
-	ADDQ     $0x00000000, DX
-	VMOVUPS  4096(SP), Y0
-	VMOVUPS  4128(SP), Y1
-	VMOVUPS  4160(SP), Y2
-	VMOVUPS  4192(SP), Y3
-	VXORPS   Y4, Y4, Y4
-	MOVL     $0x00000005, BX
+	MOVL     $0x00000005, SI
 
-sweep0:
-	VXORPS Y5, Y5, Y5
-	MOVQ   $0x00000000, SI
+sweep:
+	XORL BX, BX
+	MOVQ $0x00000000, DI
 
-improve0:
-	VMOVUPS      (DX)(SI*1), Y6
-	VMOVUPS      (SP)(SI*1), Y7
-	VMULPS       Y6, Y6, Y8
-	VMULPS       Y6, Y8, Y9
-	VMULPS       Y7, Y9, Y10
-	VSUBPS       Y10, Y0, Y10
-	VMULPS       Y7, Y8, Y11
-	VMULPS       Y7, Y11, Y11
-	VSUBPS       Y11, Y1, Y11
-	VMULPS       Y11, Y6, Y6
-	VDIVPS       Y10, Y6, Y6
-	VBROADCASTSS const4b400000<>+0(SB), Y12
-	VADDPS       Y12, Y6, Y6
-	VBROADCASTSS const007fffff<>+0(SB), Y12
-	VPAND        Y12, Y6, Y6
-	VBROADCASTSS const00400000<>+0(SB), Y12
-	VPSUBD       Y12, Y6, Y6
-	VBROADCASTSS constfffffffc<>+0(SB), Y12
-	VPMAXSD      Y12, Y6, Y6
-	VBROADCASTSS const00000003<>+0(SB), Y12
-	VPMINSD      Y12, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VCMPPS       $0x1e, Y4, Y10, Y12
-	VCMPPS       $0x04, Y7, Y6, Y13
-	VPAND        Y13, Y12, Y12
-	VMULPS       Y6, Y9, Y9
-	VADDPS       Y9, Y10, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       Y8, Y11, Y8
-	VCMPPS       $0x1e, Y4, Y8, Y10
-	VPAND        Y10, Y12, Y10
-	VMULPS       Y9, Y9, Y11
-	VMULPS       Y1, Y11, Y11
-	VMULPS       Y0, Y0, Y12
-	VMULPS       Y8, Y12, Y12
-	VCMPPS       $0x1e, Y12, Y11, Y11
-	VPAND        Y11, Y10, Y10
-	VBLENDVPS    Y10, Y9, Y0, Y0
-	VBLENDVPS    Y10, Y8, Y1, Y1
-	VBLENDVPS    Y10, Y6, Y7, Y7
-	VMOVUPS      Y7, (SP)(SI*1)
-	VPOR         Y10, Y5, Y5
-	VMOVUPS      1024(DX)(SI*1), Y6
-	VMOVUPS      1024(SP)(SI*1), Y7
-	VMULPS       Y6, Y6, Y8
-	VMULPS       Y6, Y8, Y9
-	VMULPS       Y7, Y9, Y10
-	VSUBPS       Y10, Y2, Y10
-	VMULPS       Y7, Y8, Y11
-	VMULPS       Y7, Y11, Y11
-	VSUBPS       Y11, Y3, Y11
-	VMULPS       Y11, Y6, Y6
-	VDIVPS       Y10, Y6, Y6
-	VBROADCASTSS const4b400000<>+0(SB), Y12
-	VADDPS       Y12, Y6, Y6
-	VBROADCASTSS const007fffff<>+0(SB), Y12
-	VPAND        Y12, Y6, Y6
-	VBROADCASTSS const00400000<>+0(SB), Y12
-	VPSUBD       Y12, Y6, Y6
-	VBROADCASTSS constfffffffc<>+0(SB), Y12
-	VPMAXSD      Y12, Y6, Y6
-	VBROADCASTSS const00000003<>+0(SB), Y12
-	VPMINSD      Y12, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VCMPPS       $0x1e, Y4, Y10, Y12
-	VCMPPS       $0x04, Y7, Y6, Y13
-	VPAND        Y13, Y12, Y12
-	VMULPS       Y6, Y9, Y9
-	VADDPS       Y9, Y10, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       Y8, Y11, Y8
-	VCMPPS       $0x1e, Y4, Y8, Y10
-	VPAND        Y10, Y12, Y10
-	VMULPS       Y9, Y9, Y11
-	VMULPS       Y3, Y11, Y11
-	VMULPS       Y2, Y2, Y12
-	VMULPS       Y8, Y12, Y12
-	VCMPPS       $0x1e, Y12, Y11, Y11
-	VPAND        Y11, Y10, Y10
-	VBLENDVPS    Y10, Y9, Y2, Y2
-	VBLENDVPS    Y10, Y8, Y3, Y3
-	VBLENDVPS    Y10, Y6, Y7, Y7
-	VMOVUPS      Y7, 1024(SP)(SI*1)
-	VPOR         Y10, Y5, Y5
-	ADDQ         $0x40, SI
-	CMPQ         SI, CX
-	JL           improve0
+improve:
+	VMOVUPS      (DX)(DI*1), Y0
+	VMOVUPS      (SP)(DI*1), Y1
+	VMOVUPS      12288(SP), Y2
+	VSUBPS       4096(SP)(DI*1), Y2, Y2
+	VMOVUPS      12320(SP), Y3
+	VSUBPS       8192(SP)(DI*1), Y3, Y3
+	VMULPS       Y3, Y0, Y4
+	VMULPS       Y2, Y1, Y5
+	VSUBPS       Y5, Y4, Y5
+	VBROADCASTSS const3eff7cee<>+0(SB), Y6
+	VMULPS       Y2, Y6, Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y8
+	VCMPPS       $0x11, Y8, Y1, Y8
+	VPAND        Y8, Y7, Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y6, Y6
+	VCMPPS       $0x11, Y6, Y5, Y5
+	VBROADCASTSS constc0800000<>+0(SB), Y6
+	VCMPPS       $0x1e, Y6, Y1, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VBROADCASTSS const0554ad2e<>+0(SB), Y5
+	VCMPPS       $0x11, Y5, Y2, Y5
+	VPOR         Y5, Y7, Y7
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y7, Y5
 	VPTEST       Y5, Y5
-	JE           settled0
-	DECL         BX
-	JNE          sweep0
+	JE           keep0
+	VDIVPS       Y2, Y4, Y4
+	VBROADCASTSS const4b400000<>+0(SB), Y6
+	VADDPS       Y6, Y4, Y4
+	VBROADCASTSS const007fffff<>+0(SB), Y6
+	VPAND        Y6, Y4, Y4
+	VBROADCASTSS const00400000<>+0(SB), Y6
+	VPSUBD       Y6, Y4, Y4
+	VBROADCASTSS constfffffffc<>+0(SB), Y6
+	VPMAXSD      Y6, Y4, Y4
+	VBROADCASTSS const00000003<>+0(SB), Y6
+	VPMINSD      Y6, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y0, Y6
+	VMULPS       Y0, Y6, Y0
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y0, Y2, Y2
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      12288(SP), Y7
+	VMOVUPS      12320(SP), Y8
+	VCMPPS       $0x04, Y1, Y4, Y1
+	VPAND        Y1, Y5, Y1
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y3, Y5
+	VPAND        Y5, Y1, Y1
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y7, Y7, Y7
+	VMULPS       Y3, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y5, Y5
+	VPAND        Y5, Y1, Y1
+	VMOVMSKPS    Y1, R8
+	ORL          R8, BX
+	VMOVUPS      12288(SP), Y5
+	VBLENDVPS    Y1, Y2, Y5, Y5
+	VMOVUPS      Y5, 12288(SP)
+	VMOVUPS      12320(SP), Y2
+	VBLENDVPS    Y1, Y3, Y2, Y2
+	VMOVUPS      Y2, 12320(SP)
+	VMOVUPS      (SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y4, Y2, Y2
+	VMOVUPS      Y2, (SP)(DI*1)
+	VMOVUPS      4096(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y0, Y2, Y2
+	VMOVUPS      Y2, 4096(SP)(DI*1)
+	VMOVUPS      8192(SP)(DI*1), Y0
+	VBLENDVPS    Y1, Y6, Y0, Y0
+	VMOVUPS      Y0, 8192(SP)(DI*1)
 
-settled0:
-	VMOVUPS Y0, 4096(SP)
-	VMOVUPS Y1, 4128(SP)
-	VMOVUPS Y2, 4160(SP)
-	VMOVUPS Y3, 4192(SP)
-	MOVQ    x+8(FP), DX
-	ADDQ    AX, DX
-	ADDQ    $0x00000800, DX
-	VMOVUPS 4224(SP), Y0
-	VMOVUPS 4256(SP), Y1
-	VMOVUPS 4288(SP), Y2
-	VMOVUPS 4320(SP), Y3
-	VXORPS  Y4, Y4, Y4
-	MOVL    $0x00000005, BX
-
-sweep2:
-	VXORPS Y5, Y5, Y5
-	MOVQ   $0x00000000, SI
-
-improve2:
-	VMOVUPS      (DX)(SI*1), Y6
-	VMOVUPS      2048(SP)(SI*1), Y7
-	VMULPS       Y6, Y6, Y8
-	VMULPS       Y6, Y8, Y9
-	VMULPS       Y7, Y9, Y10
-	VSUBPS       Y10, Y0, Y10
-	VMULPS       Y7, Y8, Y11
-	VMULPS       Y7, Y11, Y11
-	VSUBPS       Y11, Y1, Y11
-	VMULPS       Y11, Y6, Y6
-	VDIVPS       Y10, Y6, Y6
-	VBROADCASTSS const4b400000<>+0(SB), Y12
-	VADDPS       Y12, Y6, Y6
-	VBROADCASTSS const007fffff<>+0(SB), Y12
-	VPAND        Y12, Y6, Y6
-	VBROADCASTSS const00400000<>+0(SB), Y12
-	VPSUBD       Y12, Y6, Y6
-	VBROADCASTSS constfffffffc<>+0(SB), Y12
-	VPMAXSD      Y12, Y6, Y6
-	VBROADCASTSS const00000003<>+0(SB), Y12
-	VPMINSD      Y12, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VCMPPS       $0x1e, Y4, Y10, Y12
-	VCMPPS       $0x04, Y7, Y6, Y13
-	VPAND        Y13, Y12, Y12
-	VMULPS       Y6, Y9, Y9
-	VADDPS       Y9, Y10, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       Y8, Y11, Y8
-	VCMPPS       $0x1e, Y4, Y8, Y10
-	VPAND        Y10, Y12, Y10
-	VMULPS       Y9, Y9, Y11
-	VMULPS       Y1, Y11, Y11
-	VMULPS       Y0, Y0, Y12
-	VMULPS       Y8, Y12, Y12
-	VCMPPS       $0x1e, Y12, Y11, Y11
-	VPAND        Y11, Y10, Y10
-	VBLENDVPS    Y10, Y9, Y0, Y0
-	VBLENDVPS    Y10, Y8, Y1, Y1
-	VBLENDVPS    Y10, Y6, Y7, Y7
-	VMOVUPS      Y7, 2048(SP)(SI*1)
-	VPOR         Y10, Y5, Y5
-	VMOVUPS      1024(DX)(SI*1), Y6
-	VMOVUPS      3072(SP)(SI*1), Y7
-	VMULPS       Y6, Y6, Y8
-	VMULPS       Y6, Y8, Y9
-	VMULPS       Y7, Y9, Y10
-	VSUBPS       Y10, Y2, Y10
-	VMULPS       Y7, Y8, Y11
-	VMULPS       Y7, Y11, Y11
-	VSUBPS       Y11, Y3, Y11
-	VMULPS       Y11, Y6, Y6
-	VDIVPS       Y10, Y6, Y6
-	VBROADCASTSS const4b400000<>+0(SB), Y12
-	VADDPS       Y12, Y6, Y6
-	VBROADCASTSS const007fffff<>+0(SB), Y12
-	VPAND        Y12, Y6, Y6
-	VBROADCASTSS const00400000<>+0(SB), Y12
-	VPSUBD       Y12, Y6, Y6
-	VBROADCASTSS constfffffffc<>+0(SB), Y12
-	VPMAXSD      Y12, Y6, Y6
-	VBROADCASTSS const00000003<>+0(SB), Y12
-	VPMINSD      Y12, Y6, Y6
-	VCVTDQ2PS    Y6, Y6
-	VCMPPS       $0x1e, Y4, Y10, Y12
-	VCMPPS       $0x04, Y7, Y6, Y13
-	VPAND        Y13, Y12, Y12
-	VMULPS       Y6, Y9, Y9
-	VADDPS       Y9, Y10, Y9
-	VMULPS       Y6, Y8, Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       Y8, Y11, Y8
-	VCMPPS       $0x1e, Y4, Y8, Y10
-	VPAND        Y10, Y12, Y10
-	VMULPS       Y9, Y9, Y11
-	VMULPS       Y3, Y11, Y11
-	VMULPS       Y2, Y2, Y12
-	VMULPS       Y8, Y12, Y12
-	VCMPPS       $0x1e, Y12, Y11, Y11
-	VPAND        Y11, Y10, Y10
-	VBLENDVPS    Y10, Y9, Y2, Y2
-	VBLENDVPS    Y10, Y8, Y3, Y3
-	VBLENDVPS    Y10, Y6, Y7, Y7
-	VMOVUPS      Y7, 3072(SP)(SI*1)
-	VPOR         Y10, Y5, Y5
-	ADDQ         $0x40, SI
-	CMPQ         SI, CX
-	JL           improve2
+keep0:
+	VMOVUPS      1024(DX)(DI*1), Y0
+	VMOVUPS      1024(SP)(DI*1), Y1
+	VMOVUPS      12352(SP), Y2
+	VSUBPS       5120(SP)(DI*1), Y2, Y2
+	VMOVUPS      12384(SP), Y3
+	VSUBPS       9216(SP)(DI*1), Y3, Y3
+	VMULPS       Y3, Y0, Y4
+	VMULPS       Y2, Y1, Y5
+	VSUBPS       Y5, Y4, Y5
+	VBROADCASTSS const3eff7cee<>+0(SB), Y6
+	VMULPS       Y2, Y6, Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y8
+	VCMPPS       $0x11, Y8, Y1, Y8
+	VPAND        Y8, Y7, Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y6, Y6
+	VCMPPS       $0x11, Y6, Y5, Y5
+	VBROADCASTSS constc0800000<>+0(SB), Y6
+	VCMPPS       $0x1e, Y6, Y1, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VBROADCASTSS const0554ad2e<>+0(SB), Y5
+	VCMPPS       $0x11, Y5, Y2, Y5
+	VPOR         Y5, Y7, Y7
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y7, Y5
 	VPTEST       Y5, Y5
-	JE           settled2
-	DECL         BX
-	JNE          sweep2
+	JE           keep1
+	VDIVPS       Y2, Y4, Y4
+	VBROADCASTSS const4b400000<>+0(SB), Y6
+	VADDPS       Y6, Y4, Y4
+	VBROADCASTSS const007fffff<>+0(SB), Y6
+	VPAND        Y6, Y4, Y4
+	VBROADCASTSS const00400000<>+0(SB), Y6
+	VPSUBD       Y6, Y4, Y4
+	VBROADCASTSS constfffffffc<>+0(SB), Y6
+	VPMAXSD      Y6, Y4, Y4
+	VBROADCASTSS const00000003<>+0(SB), Y6
+	VPMINSD      Y6, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y0, Y6
+	VMULPS       Y0, Y6, Y0
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y0, Y2, Y2
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      12352(SP), Y7
+	VMOVUPS      12384(SP), Y8
+	VCMPPS       $0x04, Y1, Y4, Y1
+	VPAND        Y1, Y5, Y1
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y3, Y5
+	VPAND        Y5, Y1, Y1
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y7, Y7, Y7
+	VMULPS       Y3, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y5, Y5
+	VPAND        Y5, Y1, Y1
+	VMOVMSKPS    Y1, R8
+	ORL          R8, BX
+	VMOVUPS      12352(SP), Y5
+	VBLENDVPS    Y1, Y2, Y5, Y5
+	VMOVUPS      Y5, 12352(SP)
+	VMOVUPS      12384(SP), Y2
+	VBLENDVPS    Y1, Y3, Y2, Y2
+	VMOVUPS      Y2, 12384(SP)
+	VMOVUPS      1024(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y4, Y2, Y2
+	VMOVUPS      Y2, 1024(SP)(DI*1)
+	VMOVUPS      5120(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y0, Y2, Y2
+	VMOVUPS      Y2, 5120(SP)(DI*1)
+	VMOVUPS      9216(SP)(DI*1), Y0
+	VBLENDVPS    Y1, Y6, Y0, Y0
+	VMOVUPS      Y0, 9216(SP)(DI*1)
 
-settled2:
-	VMOVUPS      Y0, 4224(SP)
-	VMOVUPS      Y1, 4256(SP)
-	VMOVUPS      Y2, 4288(SP)
-	VMOVUPS      Y3, 4320(SP)
-	VXORPS       Y0, Y0, Y0
-	VBROADCASTSS const40800000<>+0(SB), Y1
+keep1:
+	VMOVUPS      2048(DX)(DI*1), Y0
+	VMOVUPS      2048(SP)(DI*1), Y1
+	VMOVUPS      12416(SP), Y2
+	VSUBPS       6144(SP)(DI*1), Y2, Y2
+	VMOVUPS      12448(SP), Y3
+	VSUBPS       10240(SP)(DI*1), Y3, Y3
+	VMULPS       Y3, Y0, Y4
+	VMULPS       Y2, Y1, Y5
+	VSUBPS       Y5, Y4, Y5
+	VBROADCASTSS const3eff7cee<>+0(SB), Y6
+	VMULPS       Y2, Y6, Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y8
+	VCMPPS       $0x11, Y8, Y1, Y8
+	VPAND        Y8, Y7, Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y6, Y6
+	VCMPPS       $0x11, Y6, Y5, Y5
+	VBROADCASTSS constc0800000<>+0(SB), Y6
+	VCMPPS       $0x1e, Y6, Y1, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VBROADCASTSS const0554ad2e<>+0(SB), Y5
+	VCMPPS       $0x11, Y5, Y2, Y5
+	VPOR         Y5, Y7, Y7
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y7, Y5
+	VPTEST       Y5, Y5
+	JE           keep2
+	VDIVPS       Y2, Y4, Y4
+	VBROADCASTSS const4b400000<>+0(SB), Y6
+	VADDPS       Y6, Y4, Y4
+	VBROADCASTSS const007fffff<>+0(SB), Y6
+	VPAND        Y6, Y4, Y4
+	VBROADCASTSS const00400000<>+0(SB), Y6
+	VPSUBD       Y6, Y4, Y4
+	VBROADCASTSS constfffffffc<>+0(SB), Y6
+	VPMAXSD      Y6, Y4, Y4
+	VBROADCASTSS const00000003<>+0(SB), Y6
+	VPMINSD      Y6, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y0, Y6
+	VMULPS       Y0, Y6, Y0
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y0, Y2, Y2
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      12416(SP), Y7
+	VMOVUPS      12448(SP), Y8
+	VCMPPS       $0x04, Y1, Y4, Y1
+	VPAND        Y1, Y5, Y1
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y3, Y5
+	VPAND        Y5, Y1, Y1
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y7, Y7, Y7
+	VMULPS       Y3, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y5, Y5
+	VPAND        Y5, Y1, Y1
+	VMOVMSKPS    Y1, R8
+	ORL          R8, BX
+	VMOVUPS      12416(SP), Y5
+	VBLENDVPS    Y1, Y2, Y5, Y5
+	VMOVUPS      Y5, 12416(SP)
+	VMOVUPS      12448(SP), Y2
+	VBLENDVPS    Y1, Y3, Y2, Y2
+	VMOVUPS      Y2, 12448(SP)
+	VMOVUPS      2048(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y4, Y2, Y2
+	VMOVUPS      Y2, 2048(SP)(DI*1)
+	VMOVUPS      6144(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y0, Y2, Y2
+	VMOVUPS      Y2, 6144(SP)(DI*1)
+	VMOVUPS      10240(SP)(DI*1), Y0
+	VBLENDVPS    Y1, Y6, Y0, Y0
+	VMOVUPS      Y0, 10240(SP)(DI*1)
+
+keep2:
+	VMOVUPS      3072(DX)(DI*1), Y0
+	VMOVUPS      3072(SP)(DI*1), Y1
+	VMOVUPS      12480(SP), Y2
+	VSUBPS       7168(SP)(DI*1), Y2, Y2
+	VMOVUPS      12512(SP), Y3
+	VSUBPS       11264(SP)(DI*1), Y3, Y3
+	VMULPS       Y3, Y0, Y4
+	VMULPS       Y2, Y1, Y5
+	VSUBPS       Y5, Y4, Y5
+	VBROADCASTSS const3eff7cee<>+0(SB), Y6
+	VMULPS       Y2, Y6, Y6
+	VCMPPS       $0x1e, Y6, Y5, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y8
+	VCMPPS       $0x11, Y8, Y1, Y8
+	VPAND        Y8, Y7, Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y6, Y6
+	VCMPPS       $0x11, Y6, Y5, Y5
+	VBROADCASTSS constc0800000<>+0(SB), Y6
+	VCMPPS       $0x1e, Y6, Y1, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y7, Y7
+	VBROADCASTSS const0554ad2e<>+0(SB), Y5
+	VCMPPS       $0x11, Y5, Y2, Y5
+	VPOR         Y5, Y7, Y7
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y7, Y5
+	VPTEST       Y5, Y5
+	JE           keep3
+	VDIVPS       Y2, Y4, Y4
+	VBROADCASTSS const4b400000<>+0(SB), Y6
+	VADDPS       Y6, Y4, Y4
+	VBROADCASTSS const007fffff<>+0(SB), Y6
+	VPAND        Y6, Y4, Y4
+	VBROADCASTSS const00400000<>+0(SB), Y6
+	VPSUBD       Y6, Y4, Y4
+	VBROADCASTSS constfffffffc<>+0(SB), Y6
+	VPMAXSD      Y6, Y4, Y4
+	VBROADCASTSS const00000003<>+0(SB), Y6
+	VPMINSD      Y6, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y0, Y6
+	VMULPS       Y0, Y6, Y0
+	VMULPS       Y4, Y0, Y0
+	VMULPS       Y4, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y0, Y2, Y2
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      12480(SP), Y7
+	VMOVUPS      12512(SP), Y8
+	VCMPPS       $0x04, Y1, Y4, Y1
+	VPAND        Y1, Y5, Y1
+	VXORPS       Y5, Y5, Y5
+	VCMPPS       $0x1e, Y5, Y3, Y5
+	VPAND        Y5, Y1, Y1
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y7, Y7, Y7
+	VMULPS       Y3, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y5, Y5
+	VPAND        Y5, Y1, Y1
+	VMOVMSKPS    Y1, R8
+	ORL          R8, BX
+	VMOVUPS      12480(SP), Y5
+	VBLENDVPS    Y1, Y2, Y5, Y5
+	VMOVUPS      Y5, 12480(SP)
+	VMOVUPS      12512(SP), Y2
+	VBLENDVPS    Y1, Y3, Y2, Y2
+	VMOVUPS      Y2, 12512(SP)
+	VMOVUPS      3072(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y4, Y2, Y2
+	VMOVUPS      Y2, 3072(SP)(DI*1)
+	VMOVUPS      7168(SP)(DI*1), Y2
+	VBLENDVPS    Y1, Y0, Y2, Y2
+	VMOVUPS      Y2, 7168(SP)(DI*1)
+	VMOVUPS      11264(SP)(DI*1), Y0
+	VBLENDVPS    Y1, Y6, Y0, Y0
+	VMOVUPS      Y0, 11264(SP)(DI*1)
+
+keep3:
+	ADDQ  $0x40, DI
+	CMPQ  DI, CX
+	JL    improve
+	TESTL BX, BX
+	JE    settled
+	DECL  SI
+	JNE   sweep
+
+settled:
+	VMOVUPS      12544(SP), Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), DX
 	MOVQ         AX, BX
 	SHRQ         $0x02, BX
 	ADDQ         BX, DX
 	ADDQ         $0x00000000, DX
-	VMOVUPS      4352(SP), Y2
 	MOVQ         $0x00000000, BX
 
 codes0:
-	VADDPS       (SP)(BX*1), Y1, Y3
-	VBLENDVPS    Y2, Y0, Y3, Y3
+	VADDPS       (SP)(BX*1), Y2, Y3
+	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
@@ -2346,26 +2622,28 @@ codes0:
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes0
-	VMOVUPS      4096(SP), Y3
-	VMOVUPS      4128(SP), Y4
-	VCMPPS       $0x1e, Y0, Y4, Y5
-	VPANDN       Y5, Y2, Y2
-	VDIVPS       Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
+	VMOVUPS      12288(SP), Y2
+	VMOVUPS      12320(SP), Y3
+	VCMPPS       $0x1e, Y1, Y3, Y1
+	VPANDN       Y1, Y0, Y0
+	VDIVPS       Y3, Y2, Y1
+	VPAND        Y1, Y0, Y0
 	MOVQ         scale+16(FP), DX
 	ADDQ         AX, DX
-	VMOVUPS      Y2, (DX)
+	VMOVUPS      Y0, (DX)
+	VMOVUPS      12576(SP), Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), DX
 	MOVQ         AX, BX
 	SHRQ         $0x02, BX
 	ADDQ         BX, DX
 	ADDQ         $0x00000100, DX
-	VMOVUPS      4384(SP), Y2
 	MOVQ         $0x00000000, BX
 
 codes1:
-	VADDPS       1024(SP)(BX*1), Y1, Y3
-	VBLENDVPS    Y2, Y0, Y3, Y3
+	VADDPS       1024(SP)(BX*1), Y2, Y3
+	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
@@ -2375,26 +2653,28 @@ codes1:
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes1
-	VMOVUPS      4160(SP), Y3
-	VMOVUPS      4192(SP), Y4
-	VCMPPS       $0x1e, Y0, Y4, Y5
-	VPANDN       Y5, Y2, Y2
-	VDIVPS       Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
+	VMOVUPS      12352(SP), Y2
+	VMOVUPS      12384(SP), Y3
+	VCMPPS       $0x1e, Y1, Y3, Y1
+	VPANDN       Y1, Y0, Y0
+	VDIVPS       Y3, Y2, Y1
+	VPAND        Y1, Y0, Y0
 	MOVQ         scale+16(FP), DX
 	ADDQ         AX, DX
-	VMOVUPS      Y2, 64(DX)
+	VMOVUPS      Y0, 64(DX)
+	VMOVUPS      12608(SP), Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), DX
 	MOVQ         AX, BX
 	SHRQ         $0x02, BX
 	ADDQ         BX, DX
 	ADDQ         $0x00000200, DX
-	VMOVUPS      4416(SP), Y2
 	MOVQ         $0x00000000, BX
 
 codes2:
-	VADDPS       2048(SP)(BX*1), Y1, Y3
-	VBLENDVPS    Y2, Y0, Y3, Y3
+	VADDPS       2048(SP)(BX*1), Y2, Y3
+	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
@@ -2404,26 +2684,28 @@ codes2:
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes2
-	VMOVUPS      4224(SP), Y3
-	VMOVUPS      4256(SP), Y4
-	VCMPPS       $0x1e, Y0, Y4, Y5
-	VPANDN       Y5, Y2, Y2
-	VDIVPS       Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
+	VMOVUPS      12416(SP), Y2
+	VMOVUPS      12448(SP), Y3
+	VCMPPS       $0x1e, Y1, Y3, Y1
+	VPANDN       Y1, Y0, Y0
+	VDIVPS       Y3, Y2, Y1
+	VPAND        Y1, Y0, Y0
 	MOVQ         scale+16(FP), DX
 	ADDQ         AX, DX
-	VMOVUPS      Y2, 128(DX)
+	VMOVUPS      Y0, 128(DX)
+	VMOVUPS      12640(SP), Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), DX
 	MOVQ         AX, BX
 	SHRQ         $0x02, BX
 	ADDQ         BX, DX
 	ADDQ         $0x00000300, DX
-	VMOVUPS      4448(SP), Y2
 	MOVQ         $0x00000000, BX
 
 codes3:
-	VADDPS       3072(SP)(BX*1), Y1, Y3
-	VBLENDVPS    Y2, Y0, Y3, Y3
+	VADDPS       3072(SP)(BX*1), Y2, Y3
+	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
@@ -2433,11 +2715,11 @@ codes3:
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes3
-	VMOVUPS      4288(SP), Y1
-	VMOVUPS      4320(SP), Y3
-	VCMPPS       $0x1e, Y0, Y3, Y0
-	VPANDN       Y0, Y2, Y0
-	VDIVPS       Y3, Y1, Y1
+	VMOVUPS      12480(SP), Y2
+	VMOVUPS      12512(SP), Y3
+	VCMPPS       $0x1e, Y1, Y3, Y1
+	VPANDN       Y1, Y0, Y0
+	VDIVPS       Y3, Y2, Y1
 	VPAND        Y1, Y0, Y0
 	MOVQ         scale+16(FP), CX
 	ADDQ         AX, CX

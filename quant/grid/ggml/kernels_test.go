@@ -47,6 +47,9 @@ func strangeRows(seed uint64, n int) [][]float32 {
 		row(func(int) float64 { return math.Round(r.NormFloat64()*4) / 8 }),
 		row(func(i int) float64 { return float64(i/32) - 3.5 }),
 		row(func(int) float64 { return r.NormFloat64() * 1e-14 }),
+		row(func(int) float64 { return r.NormFloat64() * 2e-15 }),
+		row(func(int) float64 { return float64(r.IntN(9)-4) * 0x1p-50 }),
+		row(func(int) float64 { return float64(r.IntN(17)-8) * 0.125 }),
 		row(func(int) float64 { return r.NormFloat64() * 1e-38 }),
 		row(func(int) float64 { return r.NormFloat64() * 1e-44 }),
 		row(func(i int) float64 {

@@ -87,115 +87,142 @@ func peaks(g *gen, label string, x, n reg.Register) (peak reg.VecVirtual, empty 
 
 // sym3Ways is how many sub-blocks the sym3 kernel takes at once. A sweep is one long chain of dependent operations;
 // several chains keep the processor busy.
-const sym3Ways = 4
+const (
+	sym3Ways = 4
+	sym3Rows = 16
+	sym3Size = sym3Rows * rowBytes // of a plane of one sub-block
+)
+
+// sym3State is what the parts of the sym3 kernel share: planes with the codes as float32 and with what every element
+// adds to the sums a = Σ w·x·l and b = Σ w·l².
+type sym3State struct {
+	g                     *gen
+	n                     reg.GPVirtual
+	codes, termsA, termsB Mem
+	sums                  []slot // a and b of every way
+}
 
 // sym3 is searchSym3 on planes of 16 rows.
 func sym3(g *gen) {
 	g.begin("sym3", "func(codes *uint8, x, scale *float32)", "is searchSym3 in every lane of four sub-blocks of 16 rows.")
-	const rows = 16
-	ways := sym3Ways
-	if !g.wide() {
-		ways = 2 // registers
-	}
-	local := g.AllocLocal(sym3Ways * rows * rowBytes) // codes as float32
-	sums := g.slots(2 * sym3Ways)
+	local := func() Mem { return g.AllocLocal(sym3Ways * sym3Size) }
+	s := &sym3State{g: g, codes: local(), termsA: local(), termsB: local(), sums: g.slots(2 * sym3Ways)}
 	none := g.slots(sym3Ways)
 	g.lanes(func() {
-		n := g.GP64()
-		g.MOVQ(U32(rows*rowBytes), n)
+		s.n = g.GP64()
+		g.MOVQ(U32(sym3Size), s.n)
 		empty := make([]heldMask, sym3Ways)
 		for way := range sym3Ways {
-			x := g.plane("x")
-			g.ADDQ(U32(uint32(way*rows*rowBytes)), x)
-			empty[way] = sym3Start(g, fmt.Sprint(way), x, n, local.Offset(way*rows*rowBytes), sums[2*way:], none[way])
+			empty[way] = s.start(way, none[way])
 		}
-		for first := 0; first < sym3Ways; first += ways {
-			sym3Sweeps(g, first, ways, n, local, sums)
-		}
-		zero, four := g.zero(), g.float(4)
+		s.sweeps()
 		for way := range sym3Ways {
-			codes := g.bytePlane("codes")
-			g.ADDQ(U32(uint32(way*rows*16)), codes)
-			m := empty[way].get()
-			g.each(fmt.Sprint("codes", way), 0, n, func(i reg.GPVirtual) {
-				l := g.add(four, local.Offset(way*rows*rowBytes).Idx(i, 1))
-				g.choose(m, zero, l)
-				g.storeBytes(g.toInt(l), Mem{Base: codes})
-				g.ADDQ(Imm(16), codes)
-			})
-			a, b := sums[2*way].get(), sums[2*way+1].get()
-			scale := g.keep(g.without(g.compare(greater, b, zero), m), g.div(a, b))
-			g.VMOVUPS(scale, Mem{Base: g.plane("scale"), Disp: way * rowBytes})
+			s.finish(way, empty[way].get())
 		}
 	})
 	g.end()
 }
 
-// sym3Start rounds at the full range and sums up.
-func sym3Start(g *gen, label string, x, n reg.Register, local Mem, sums []slot, keep slot) (empty heldMask) {
-	peak, none := peaks(g, "peak"+label, x, n)
+// start rounds at the full range and sums up.
+func (s *sym3State) start(way int, keep slot) (empty heldMask) {
+	g := s.g
+	label := fmt.Sprint(way)
+	x := g.plane("x")
+	g.ADDQ(U32(uint32(way*sym3Size)), x)
+	peak, none := peaks(g, "peak"+label, x, s.n)
 	empty = g.hold(keep, none)
 	low, high := g.float(-4), g.float(3)
 	inv := g.div(low, peak)
 	a, b := g.zero(), g.zero()
-	g.each("first"+label, 0, n, func(i reg.GPVirtual) {
+	g.each("first"+label, 0, s.n, func(i reg.GPVirtual) {
 		v := g.load(at(x, i))
 		l := g.roundClamp(g.mul(inv, v), low, high)
-		g.VMOVUPS(l, local.Idx(i, 1))
+		g.VMOVUPS(l, s.codes.Offset(way*sym3Size).Idx(i, 1))
 		w := g.mul(v, v)
-		g.addTo(a, g.mul(g.mul(w, v), l))
-		g.addTo(b, g.mul(g.mul(w, l), l))
+		ta, tb := g.mul(g.mul(w, v), l), g.mul(g.mul(w, l), l)
+		g.VMOVUPS(ta, s.termsA.Offset(way*sym3Size).Idx(i, 1))
+		g.VMOVUPS(tb, s.termsB.Offset(way*sym3Size).Idx(i, 1))
+		g.addTo(a, ta)
+		g.addTo(b, tb)
 	})
-	sums[0].put(a)
-	sums[1].put(b)
+	s.sums[2*way].put(a)
+	s.sums[2*way+1].put(b)
 	return empty
 }
 
-// sym3Sweeps improves the codes of some sub-blocks, one element of each after the other.
-func sym3Sweeps(g *gen, first, ways int, n reg.Register, local Mem, sums []slot) {
-	label := fmt.Sprint(first)
+// sweeps improves the codes, one element of every sub-block after the other, until a sweep changes nothing.
+func (s *sym3State) sweeps() {
+	g := s.g
 	x := g.plane("x")
-	g.ADDQ(U32(uint32(first*16*rowBytes)), x)
-	local = local.Offset(first * 16 * rowBytes)
-	sums = sums[2*first:]
-	a, b := make([]reg.VecVirtual, ways), make([]reg.VecVirtual, ways)
-	for w := range ways {
-		a[w], b[w] = sums[2*w].get(), sums[2*w+1].get()
-	}
-	zero := g.zero()
 	round := g.rounder()
-	sweeps := g.GP32()
-	g.MOVL(U32(5), sweeps)
-	g.Label("sweep" + label)
-	changed := g.noLanes()
-	g.each("improve"+label, 0, n, func(i reg.GPVirtual) {
-		for w := range ways {
-			row := w * 16 * rowBytes
-			v, old := g.load(Mem{Base: x, Index: i, Scale: 1, Disp: row}), g.load(local.Offset(row).Idx(i, 1))
-			w2 := g.mul(v, v)
-			wx := g.mul(w2, v)
-			restA := g.sub(a[w], g.mul(wx, old))
-			restB := g.sub(b[w], g.mul(g.mul(w2, old), old))
-			q := g.rn(round, g.div(g.mul(v, restB), restA))
-			next := g.toFloat(g.intMin(g.intMax(q, g.int(0xfffffffc)), g.int(3)))
-			ok := g.both(g.compare(greater, restA, zero), g.compare(notEqual, next, old))
-			newA := g.add(restA, g.mul(wx, next))
-			newB := g.add(restB, g.mul(g.mul(w2, next), next))
-			ok = g.both(ok, g.compare(greater, newB, zero))
-			ok = g.both(ok, g.compare(greater, g.mul(g.mul(newA, newA), b[w]), g.mul(g.mul(a[w], a[w]), newB)))
-			g.choose(ok, newA, a[w])
-			g.choose(ok, newB, b[w])
-			g.choose(ok, next, old)
-			g.VMOVUPS(old, local.Offset(row).Idx(i, 1))
-			g.include(changed, ok)
+	changed, left := g.GP32(), g.GP32()
+	g.MOVL(U32(5), left)
+	g.Label("sweep")
+	g.XORL(changed, changed)
+	g.each("improve", 0, s.n, func(i reg.GPVirtual) {
+		for way := range sym3Ways {
+			s.improve(fmt.Sprint("keep", way), way, x, i, round, changed)
 		}
 	})
-	g.jumpIfNone(changed, "settled"+label)
-	g.DECL(sweeps)
-	g.JNE(LabelRef("sweep" + label))
-	g.Label("settled" + label)
-	for w := range ways {
-		sums[2*w].put(a[w])
-		sums[2*w+1].put(b[w])
+	g.TESTL(changed, changed)
+	g.JE(LabelRef("settled"))
+	g.DECL(left)
+	g.JNE(LabelRef("sweep"))
+	g.Label("settled")
+}
+
+// improve moves one element to the optimum of the scale that the others imply, in lanes where that raises a²/b. The
+// optimum takes a division; most elements are seen without one to stay: x·b is too near to code·a for rounding to leave
+// the code (a thousandth is more than any error of these products), or beyond the last code.
+func (s *sym3State) improve(label string, way int, x, i reg.GPVirtual, round rounder, changed reg.GPVirtual) {
+	g := s.g
+	row := func(m Mem) Mem { return m.Offset(way*sym3Size).Idx(i, 1) }
+	v := g.load(Mem{Base: x, Index: i, Scale: 1, Disp: way * sym3Size})
+	old := g.load(row(s.codes))
+	restA, restB := g.sub(s.sums[2*way].get(), row(s.termsA)), g.sub(s.sums[2*way+1].get(), row(s.termsB))
+	product := g.mul(v, restB)
+	off, near := g.sub(product, g.mul(old, restA)), g.mul(g.float(0.499), restA)
+	up := g.both(g.compare(greater, off, near), g.compare(less, old, g.float(3)))
+	down := g.both(g.compare(less, off, g.negate(near)), g.compare(greater, old, g.float(-4)))
+	g.include(up, down)
+	g.include(up, g.compare(less, restA, g.float(1e-35))) // where products are no longer exact to 24 bits
+	may := g.both(up, g.compare(greater, restA, g.zero()))
+	g.jumpIfNone(may, label)
+
+	q := g.rn(round, g.div(product, restA))
+	next := g.toFloat(g.intMin(g.intMax(q, g.int(0xfffffffc)), g.int(3)))
+	w := g.mul(v, v)
+	ta, tb := g.mul(g.mul(w, v), next), g.mul(g.mul(w, next), next)
+	newA, newB := g.add(restA, ta), g.add(restB, tb)
+	a, b := s.sums[2*way].get(), s.sums[2*way+1].get()
+	ok := g.both(may, g.compare(notEqual, next, old))
+	ok = g.both(ok, g.compare(greater, newB, g.zero()))
+	ok = g.both(ok, g.compare(greater, g.mul(g.mul(newA, newA), b), g.mul(g.mul(a, a), newB)))
+	g.ORL(g.laneBits(ok), changed)
+	s.sums[2*way].choose(ok, newA)
+	s.sums[2*way+1].choose(ok, newB)
+	for _, p := range []struct {
+		plane Mem
+		v     reg.VecVirtual
+	}{{s.codes, next}, {s.termsA, ta}, {s.termsB, tb}} {
+		slot{g, row(p.plane)}.choose(ok, p.v)
 	}
+	g.Label(label)
+}
+
+// finish writes codes and scale of a sub-block.
+func (s *sym3State) finish(way int, empty mask) {
+	g := s.g
+	zero, four := g.zero(), g.float(4)
+	codes := g.bytePlane("codes")
+	g.ADDQ(U32(uint32(way*sym3Rows*16)), codes)
+	g.each(fmt.Sprint("codes", way), 0, s.n, func(i reg.GPVirtual) {
+		l := g.add(four, s.codes.Offset(way*sym3Size).Idx(i, 1))
+		g.choose(empty, zero, l)
+		g.storeBytes(g.toInt(l), Mem{Base: codes})
+		g.ADDQ(Imm(16), codes)
+	})
+	a, b := s.sums[2*way].get(), s.sums[2*way+1].get()
+	scale := g.keep(g.without(g.compare(greater, b, zero), empty), g.div(a, b))
+	g.VMOVUPS(scale, Mem{Base: g.plane("scale"), Disp: way * rowBytes})
 }
