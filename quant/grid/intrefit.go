@@ -14,7 +14,7 @@ func (g *Int) Refit(p Params, codes []uint8, r Tile, h []float32) bool {
 			f.v.Col(k)[i] = float32(q) - zero[i]
 		}
 	}
-	f.product(h)
+	kernel.GemmNN(nil, f.hv.mat(), kernel.MatF32(cols, cols, h), f.v.mat(), false)
 	f.sums(r, h)
 	changed := false
 	for i := range n {
@@ -28,17 +28,6 @@ type intRefit struct {
 	v, hv                  Tile
 	rv, vhv, r1, vh1, hOne []float32 // r·v, v·H·v, r·1, v·H·1; row sums of H
 	oneHOne                float32
-}
-
-// product computes hv = H·v for all rows: column j of the result is Σ_k H[j,k]·v_k.
-func (f *intRefit) product(h []float32) {
-	cols := f.v.Cols
-	for j := range cols {
-		dst := f.hv.Col(j)
-		for k := range cols {
-			kernel.AddScaled(dst, f.v.Col(k), h[j*cols+k])
-		}
-	}
 }
 
 func (f *intRefit) sums(r Tile, h []float32) {

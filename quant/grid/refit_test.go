@@ -46,11 +46,13 @@ func newProblem(g *Int, rows, cols int, seed uint64) *problem {
 
 // loss returns δHδᵀ of a row and residual(w − q)·H for all.
 func (pr *problem) loss(q Tile, row int) float64 {
+	d := make([]float64, pr.cols)
+	for i := range d {
+		d[i] = float64(pr.w.Col(i)[row]) - float64(q.Col(i)[row])
+	}
 	s := 0.0
-	for i := range pr.cols {
-		for j := range pr.cols {
-			di := float64(pr.w.Col(i)[row]) - float64(q.Col(i)[row])
-			dj := float64(pr.w.Col(j)[row]) - float64(q.Col(j)[row])
+	for i, di := range d {
+		for j, dj := range d {
 			s += di * float64(pr.h[i*pr.cols+j]) * dj
 		}
 	}
