@@ -3,7 +3,9 @@ package quant
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
@@ -22,14 +24,14 @@ func hiddenBlob(i int) string { return fmt.Sprintf("hidden-%d", i) }
 
 // blocks takes every decoder block through the recipe, in order.
 func (j *job) blocks(ctx context.Context) error {
-	layers := len(j.plan.Model.Blocks)
-	first := 0
-	for first < layers && j.out.Done(layerUnit(first)) {
-		first++
-	}
+	layers, first := len(j.plan.Model.Blocks), j.finishedLayers()
 	s := &stream{job: j}
 	if j.recipe.Needs() != 0 && first < layers {
-		if err := s.begin(ctx, first); err != nil {
+		err := s.begin(ctx, first)
+		if first > 0 && errors.Is(err, fs.ErrNotExist) {
+			first, err = 0, j.restart(ctx, s)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -43,6 +45,28 @@ func (j *job) blocks(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// finishedLayers is the number of leading layers that an earlier run finished.
+func (j *job) finishedLayers() (n int) {
+	for n < len(j.plan.Model.Blocks) && j.out.Done(layerUnit(n)) {
+		n++
+	}
+	return n
+}
+
+// restart begins again with the first layer: the hidden states that the next one needs are lost, because they or the
+// layer behind them were damaged on disk. That costs work, never the result.
+func (j *job) restart(ctx context.Context, s *stream) error {
+	if err := j.out.Restart(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	j.rows, j.events = nil, append([]Event(nil), j.plan.Notes...)
+	j.mu.Unlock()
+	j.event(Event{Kind: EventFinding, Layer: -1, Message: "finished work of the earlier run is damaged on disk: starting over"})
+	j.takeUnit()
+	return s.begin(ctx, 0)
 }
 
 // block processes one layer: statistics, transforms, rounding, writing, journal.

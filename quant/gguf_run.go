@@ -25,9 +25,7 @@ func RunGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Option
 		return nil, err
 	}
 	g := &ggufJob{job: &job{src: src, opts: &o, pool: newPool(o.Threads), start: start}, plan: p, recipe: &r}
-	for _, e := range p.Notes {
-		g.event(e)
-	}
+	g.notes(p.Notes)
 	if err := g.open(ctx); err != nil {
 		return nil, err
 	}

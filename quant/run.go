@@ -24,9 +24,7 @@ func Run(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) (*Rep
 	}
 	j := &job{src: src, recipe: &r, opts: &o, plan: plan, pool: newPool(o.Threads), start: start}
 	ctx = context.WithValue(ctx, eventKey{}, j.event)
-	for _, e := range plan.Notes {
-		j.event(e)
-	}
+	j.notes(plan.Notes)
 	if err := j.open(ctx); err != nil {
 		return nil, err
 	}
@@ -137,6 +135,14 @@ func (j *job) event(e Event) {
 	if j.opts.Events != nil {
 		j.opts.Events(e)
 	}
+}
+
+// notes reports what the plan found. Every run finds the same, so it is no part of a unit's state.
+func (j *job) notes(notes []Event) {
+	for _, e := range notes {
+		j.event(e)
+	}
+	j.takeUnit()
 }
 
 // takeUnit returns the findings since the last call.

@@ -1,0 +1,165 @@
+package quant
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/llmquant/quantize/formats/packing"
+	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/internal/testmodel"
+	"github.com/llmquant/quantize/quant/gptq"
+)
+
+// goldenFile holds one hash per model, method and layout. After an intended change of the arithmetic:
+//
+//	QUANTIZE_UPDATE=1 go test -run 'GoldenHashes$' ./quant
+var goldenFile = filepath.Join("testdata", "hashes.json")
+
+// combination is one entry of the matrix that must give one hash each.
+type combination struct {
+	model  string
+	recipe Recipe
+}
+
+func (c combination) String() string {
+	s := c.recipe.Allocation.(Uniform).Scheme
+	return fmt.Sprintf("%s %s %s %s", c.model, c.recipe.Method, c.recipe.Layout, SchemeName(s))
+}
+
+// combinations lists every method in every layout it can be written in, and the families once per method.
+func combinations() (all []combination) {
+	int8Row := packing.Scheme{Grid: "int", Bits: 8, GroupSize: -1, Sym: true}
+	for _, layout := range []string{"awq", "compressed-tensors", "gptq", "gptq_v2"} {
+		s := int4
+		s.Sym = layout == "gptq_v2"
+		all = append(all, combination{"llama", NewAWQ(s, layout, AWQOptions{})}, combination{"llama", NewRTN(s, layout)},
+			combination{"llama", NewGPTQ(s, layout, gptq.Best())})
+	}
+	for _, model := range []string{"qwen2", "qwen3moe"} {
+		all = append(all, combination{model, NewAWQ(int4, "awq", AWQOptions{})}, combination{model, NewRTN(int4Sym, "gptq")},
+			combination{model, NewGPTQ(int4Sym, "gptq", gptq.Best())})
+	}
+	return append(all, combination{"llama", NewAWQ(int8Row, "compressed-tensors", AWQOptions{Surrogate: true})},
+		combination{"llama", NewGPTQ(packing.Scheme{Grid: "int", Bits: 3, GroupSize: 64, Sym: true}, "gptq", gptq.Best(), AWQScaling{})})
+}
+
+// treeHash condenses an artifact.
+func treeHash(t testing.TB, dir string) string {
+	sums := digests(t, dir)
+	names := make([]string, 0, len(sums))
+	for name := range sums {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	h := sha256.New()
+	for _, name := range names {
+		fmt.Fprintln(h, name, sums[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// hashOfRun quantizes and returns the artifact's hash.
+func hashOfRun(t testing.TB, dir string, r Recipe, threads int) string {
+	o := options(t)
+	o.Threads = threads
+	_, out := runTiny(t, dir, r, o)
+	return treeHash(t, out)
+}
+
+// One hash per model, method and layout, whatever the number of threads.
+func TestGoldenHashes(t *testing.T) {
+	golden := map[string]string{}
+	update := os.Getenv("QUANTIZE_UPDATE") != ""
+	if !update {
+		readJSON(t, goldenFile, &golden)
+	}
+	dirs := map[string]string{}
+	for name, c := range models() {
+		dirs[name] = writeModel(t, c)
+	}
+	for i, c := range combinations() {
+		threads := []int{[]int{1, 2, 3, 5, 8}[i%5]}
+		if c.model != "llama" || os.Getenv("QUANTIZE_LONG") != "" {
+			threads = []int{1, 2, 3, 5, 8}
+		}
+		if childKernel() {
+			threads = threads[:1]
+			if kernel.Features() == "generic" && i >= 3 && c.model == "llama" && os.Getenv("QUANTIZE_LONG") == "" {
+				continue // slow, and other layouts hold the same codes
+			}
+		}
+		for _, n := range threads {
+			got := hashOfRun(t, dirs[c.model], c.recipe, n)
+			if update && golden[c.String()] == "" {
+				golden[c.String()] = got
+			}
+			require.Equal(t, golden[c.String()], got, "%s with %d threads, %s kernels: the bytes changed; see goldenFile", c, n, kernel.Features())
+		}
+	}
+	if update {
+		text, err := json.MarshalIndent(golden, "", "  ")
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(goldenFile), 0o755))
+		require.NoError(t, os.WriteFile(goldenFile, append(text, '\n'), 0o644))
+	}
+	require.Len(t, golden, len(combinations()), "an entry of the file belongs to no combination")
+}
+
+// kernelVar forces a kernel set; it is read once per process.
+const kernelVar = "QUANTIZE_KERNEL"
+
+func childKernel() bool { return os.Getenv(kernelVar) != "" }
+
+// The same hashes come from every kernel set that this processor has, the portable one included.
+func TestGoldenHashesOnOtherKernels(t *testing.T) {
+	if childKernel() {
+		t.Skip("this process has its kernels chosen already")
+	}
+	others := slices.DeleteFunc(kernel.Available(), func(name string) bool { return name == kernel.Features() })
+	for _, name := range others {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run", "^(TestGoldenHashes|TestKernelIsForced)$", "-test.v")
+			cmd.Env = append(os.Environ(), kernelVar+"="+name)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, string(out))
+			require.Contains(t, string(out), "kernels: "+name)
+			require.Equal(t, 2, strings.Count(string(out), "--- PASS"))
+		})
+	}
+}
+
+func TestKernelIsForced(t *testing.T) {
+	if want := os.Getenv(kernelVar); want != "" {
+		require.Equal(t, want, kernel.Features())
+	}
+	t.Logf("kernels: %s", kernel.Features())
+}
+
+// The directory's own name and place, the size of shards' files and a memory limit are no part of any weight's bytes.
+func TestPlaceDoesNotMatter(t *testing.T) {
+	c := testmodel.Llama()
+	want := hashOfRun(t, writeModel(t, c), AWQ(4, 32), 2)
+	elsewhere := filepath.Join(t.TempDir(), "another name", "x")
+	require.NoError(t, os.MkdirAll(filepath.Dir(elsewhere), 0o755))
+	require.NoError(t, c.Write(elsewhere))
+	o := options(t)
+	o.Memory, o.Out = 1<<30, filepath.Join(t.TempDir(), "b", "c")
+	_, err := Run(context.Background(), openModel(t, elsewhere), AWQ(4, 32), o)
+	require.NoError(t, err)
+	require.Equal(t, want, treeHash(t, o.Out))
+
+	c.MaxShard = 40_000 // the source's shards are not the artifact's
+	require.Equal(t, want, hashOfRun(t, writeModel(t, c), AWQ(4, 32), 3))
+}
