@@ -93,7 +93,7 @@ func (j *job) block(ctx context.Context, s *stream, i int) error {
 	if err != nil {
 		return err
 	}
-	kept, err := j.writeKept(ctx, l)
+	kept, err := j.sink.kept(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -265,14 +265,7 @@ func (j *job) finish(unit string, layer int, rows []TensorReport) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for i := range j.plan.Tensors {
-		if t := &j.plan.Tensors[i]; t.Layer == layer {
-			for _, s := range t.Stored {
-				names = append(names, s.Name)
-			}
-		}
-	}
+	names := j.sink.names(layer)
 	j.keepRows(rows)
 	return j.out.Finish(unit, names, state)
 }

@@ -21,6 +21,10 @@ type GGUFRecipe struct {
 	ImatrixPath     string          // as recorded in the file
 	AllowRequantize bool
 	KeepSplit       bool
+	// Transforms rewrite the blocks first, and Rounder replaces the reference searches (nil: KQuant). With either the file
+	// is filled block by block with statistics of Options.Calib, and Imatrix serves what lies outside the blocks.
+	Transforms []Transform
+	Rounder    Rounder
 }
 
 // GGUFPlan is the complete output of RunGGUF before any arithmetic.
@@ -34,6 +38,8 @@ type GGUFPlan struct {
 	Memory  int64
 
 	source *ggufSource
+	blocks *Plan                // with transforms or error feedback: the view of the block pipeline
+	places map[string]ggufPlace // checkpoint tensors in the file
 }
 
 // PlanGGUF chooses the type of every tensor and lays the file out. o.Out names the file.
@@ -81,6 +87,11 @@ func PlanGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Optio
 		p.Disk += f.Size
 	}
 	p.Memory = p.memory(o)
+	if r.blockwise() {
+		if err := p.planBlocks(src, &r, &o); err != nil {
+			return nil, safeio.WithPath(err, meta.Path)
+		}
+	}
 	return p, nil
 }
 
@@ -101,7 +112,7 @@ func (p *GGUFPlan) choose(r GGUFRecipe, strict bool) error {
 		tensors[i] = mixture.Tensor{Name: t.Name, NE: t.NE[:], Type: t.Type}
 	}
 	opts := r.Mixture
-	opts.Imatrix = r.Imatrix != nil
+	opts.Imatrix = r.Imatrix != nil || r.blockwise()
 	if p.Choices, err = mixture.Choose(a, tensors, opts); err != nil {
 		return err
 	}
@@ -131,7 +142,7 @@ func (p *GGUFPlan) settle(i int, r GGUFRecipe, strict bool) error {
 		}
 		p.Notes = append(p.Notes, Event{Kind: EventFallback, Layer: -1, Tensor: t.Name, Message: text})
 	}
-	if mixture.NeedsImatrix(t.Name, c.Type, r.Mixture.File) && r.Imatrix == nil && c.Reason != mixture.Kept {
+	if mixture.NeedsImatrix(t.Name, c.Type, r.Mixture.File) && r.Imatrix == nil && !r.blockwise() && c.Reason != mixture.Kept {
 		return &safeio.Error{Op: "choose type", Tensor: t.Name, Off: -1, Hint: "give --calib TEXT or --imatrix FILE",
 			Err: safeio.Unsupportedf("%s at so few bits is useless without an importance matrix", c.Type)}
 	}

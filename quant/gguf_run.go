@@ -24,7 +24,11 @@ func RunGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Option
 	if err != nil {
 		return nil, err
 	}
-	g := &ggufJob{job: &job{src: src, opts: &o, pool: newPool(o.Threads), start: start}, plan: p, recipe: &r}
+	g := &ggufJob{job: &job{src: src, opts: &o, pool: newPool(o.Threads), start: start, recipe: &Recipe{}, plan: p.blocks}, plan: p, recipe: &r}
+	if r.blockwise() {
+		g.job.recipe = r.recipe(p)
+	}
+	ctx = context.WithValue(ctx, eventKey{}, g.event)
 	g.notes(p.Notes)
 	if err := g.open(ctx); err != nil {
 		return nil, err
@@ -33,7 +37,11 @@ func RunGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Option
 	if err := g.resumed(); err != nil {
 		return nil, err
 	}
-	if err := g.tensors(ctx); err != nil {
+	fill := g.tensors
+	if r.blockwise() {
+		fill = g.runBlocks
+	}
+	if err := fill(ctx); err != nil {
 		return nil, err
 	}
 	return g.publish(ctx)
@@ -64,15 +72,26 @@ func (g *ggufJob) open(ctx context.Context) error {
 	for _, f := range g.inputs {
 		describe["input "+f.Name] = f.SHA256
 	}
+	scratch := int64(0)
+	if g.recipe.blockwise() {
+		describe["calibration"], scratch = calibrationKey(g.opts.Calib), g.hiddenBytes()
+	}
 	out := filepath.Join(filepath.Dir(g.opts.Out), g.plan.Out.Files[0].Name)
 	g.out, err = formats.OpenJob(ctx, formats.JobOptions{Out: out, Key: jobKey(describe), Describe: describe, Plan: g.plan.Out,
-		Force: g.opts.Force, SingleFile: true, Inputs: inputPaths(g.src)})
+		Force: g.opts.Force, SingleFile: true, Inputs: inputPaths(g.src), Scratch: scratch})
 	return err
 }
 
 func (g *ggufJob) recipeInfo() RecipeInfo {
-	return RecipeInfo{Method: "kquant", Format: "gguf", Rounder: g.recipe.Mixture.File.Name,
-		Settings: map[string]any{"pure": g.recipe.Mixture.Pure, "imatrix": g.recipe.Imatrix != nil, "copy": g.recipe.Mixture.Copy}}
+	info := RecipeInfo{Method: kquantMethod, Format: "gguf", Rounder: kquantMethod, Settings: map[string]any{
+		"type": g.recipe.Mixture.File.Name, "pure": g.recipe.Mixture.Pure, "imatrix": g.recipe.Imatrix != nil, "copy": g.recipe.Mixture.Copy}}
+	if g.recipe.Rounder != nil {
+		info.Method, info.Rounder = g.recipe.Rounder.Name(), g.recipe.Rounder.Name()
+	}
+	for _, t := range g.recipe.Transforms {
+		info.Transforms = append(info.Transforms, t.Name())
+	}
+	return info
 }
 
 // unitBytes is how much output is made durable together: a killed run repeats no more.
@@ -301,7 +320,7 @@ func (g *ggufJob) report() *Report {
 	var all, allBytes, quantized, quantizedBytes int64
 	for i := range g.plan.Header.Tensors {
 		t := &g.plan.Header.Tensors[i]
-		row := g.rows[t.Name]
+		row := g.rowOf(i)
 		rep.Tensors = append(rep.Tensors, row)
 		addRole(roles, row.Role, t.Elements(), t.Bytes)
 		all, allBytes = all+t.Elements(), allBytes+t.Bytes
@@ -312,9 +331,31 @@ func (g *ggufJob) report() *Report {
 			rep.Totals.KeptTensors++
 		}
 	}
+	if g.recipe.blockwise() {
+		rep.Calibration = calibrationInfo(g.opts.Calib)
+	}
 	rep.Totals.SourceBytes, rep.Totals.OutputBytes = g.plan.Source, g.plan.Disk
 	rep.Totals.Ratio = float64(g.plan.Source) / float64(g.plan.Disk)
 	rep.Totals.BitsPerWeight, rep.Totals.BitsPerWeightLinear = bitsPer(allBytes, all), bitsPer(quantizedBytes, quantized)
 	rep.Roles = sortedRoles(roles)
 	return rep
+}
+
+// rowOf is the report of a tensor. Rounders report by checkpoint name; a stack of experts takes the worst of them.
+func (g *ggufJob) rowOf(i int) TensorReport {
+	t := &g.plan.Header.Tensors[i]
+	if row, ok := g.rows[t.Name]; ok {
+		return row
+	}
+	row := TensorReport{Name: t.Name, Role: string(GGUFRole(t.Name)), Shape: t.Shape(), Grid: t.Type.String(), Bytes: t.Bytes,
+		BitsPerWeight: bitsPer(t.Bytes, t.Elements())}
+	for _, name := range g.plan.source.maps[t.Name].Sources {
+		part := g.rows[name]
+		row.RelError, row.OutError = max(row.RelError, part.RelError), max(row.OutError, part.OutError)
+		row.RoundingOutError = max(row.RoundingOutError, part.RoundingOutError)
+		if part.Fallback != "" {
+			row.Fallback = part.Fallback
+		}
+	}
+	return row
 }

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/llmquant/quantize/calib"
 	"github.com/llmquant/quantize/formats"
 )
 
@@ -69,9 +70,14 @@ func (j *job) describe() map[string]string {
 		d["input "+f.Name] = f.SHA256
 	}
 	if set := j.opts.Calib; set != nil && j.recipe.Needs() != 0 {
-		d["calibration"] = fmt.Sprintf("%d windows of %d tokens, %s", set.Windows, set.SeqLen, set.Hash())
+		d["calibration"] = calibrationKey(set)
 	}
 	return d
+}
+
+// calibrationKey identifies calibration windows.
+func calibrationKey(set *calib.Set) string {
+	return fmt.Sprintf("%d windows of %d tokens, %s", set.Windows, set.SeqLen, set.Hash())
 }
 
 func jsonText(v any) string {

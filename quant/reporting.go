@@ -4,6 +4,7 @@ import (
 	"context"
 	"sort"
 
+	"github.com/llmquant/quantize/calib"
 	"github.com/llmquant/quantize/formats/tensor"
 )
 
@@ -39,13 +40,19 @@ func (j *job) report() *Report {
 	}
 	rep.Totals, rep.Roles = j.plan.Totals()
 	if set := j.opts.Calib; set != nil && j.recipe.Needs() != 0 {
-		rep.Calibration = &CalibrationInfo{Samples: set.Windows, SeqLen: set.SeqLen, Documents: set.Documents,
-			TokensUsed: set.TokensUsed, TokensDropped: set.TokensDropped, IDsHash: set.Hash()}
-		for _, f := range set.Files {
-			rep.Calibration.Files = append(rep.Calibration.Files, FileHash{Name: f.Name, Bytes: f.Bytes, SHA256: f.SHA256})
-		}
+		rep.Calibration = calibrationInfo(set)
 	}
 	return rep
+}
+
+// calibrationInfo is the report's account of the text used.
+func calibrationInfo(set *calib.Set) *CalibrationInfo {
+	info := &CalibrationInfo{Samples: set.Windows, SeqLen: set.SeqLen, Documents: set.Documents,
+		TokensUsed: set.TokensUsed, TokensDropped: set.TokensDropped, IDsHash: set.Hash()}
+	for _, f := range set.Files {
+		info.Files = append(info.Files, FileHash{Name: f.Name, Bytes: f.Bytes, SHA256: f.SHA256})
+	}
+	return info
 }
 
 // Totals sums up the artifact: sizes are those of the weight files and their index.
@@ -121,8 +128,8 @@ func (j *job) roundOutside(ctx context.Context, t *PlannedTensor) (TensorReport,
 	if err != nil {
 		return row, err
 	}
-	values := make([]float32, len(w))
-	if err := q.Dequantize(values, 0, q.Out); err != nil {
+	values, err := decode(q)
+	if err != nil {
 		return row, err
 	}
 	row.RelError = relError(values, w)

@@ -28,15 +28,15 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 	if err != nil {
 		return row, err
 	}
-	values := make([]float32, len(w))
-	if err := q.Dequantize(values, 0, q.Out); err != nil {
+	values, err := decode(q)
+	if err != nil {
 		return row, err
 	}
 	if q, values, err = j.notWorse(ctx, m, stats, q, values, &row); err != nil {
 		return row, err
 	}
 	row.RelError = relError(values, w)
-	if err := j.writeLinear(t, q); err != nil {
+	if err := j.sink.linear(t, q); err != nil {
 		return row, err
 	}
 	l.Block.Linear(lin).W = kernel.MatF32(lin.Out, lin.In, values)
@@ -57,12 +57,12 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 	if power == 0 {
 		return q, values, nil
 	}
-	plain, err := (Nearest{}).Round(ctx, m, nil)
+	plain, err := m.plain(ctx, stats)
 	if err != nil {
 		return nil, nil, err
 	}
-	plainValues := make([]float32, len(values))
-	if err := plain.Dequantize(plainValues, 0, q.Out); err != nil {
+	plainValues, err := decode(plain)
+	if err != nil {
 		return nil, nil, err
 	}
 	got := j.outputError(stats, q, values, m.W)

@@ -24,7 +24,12 @@ func (r GPTQ) Needs() Need { return NeedGram | NeedSequential }
 
 // Round implements Rounder.
 func (r GPTQ) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Linear, error) {
-	g, err := m.grid(grid.IntOptions{Search: r.Search})
+	if t, err := m.block(); err == nil {
+		if _, scalar := t.Scalar(); !scalar {
+			return KQuant{}.Round(ctx, m, stats) // a code word names several weights: there is no single one to feed back
+		}
+	}
+	g, err := m.scalarGrid(grid.IntOptions{Search: r.Search})
 	if err != nil {
 		return nil, err
 	}

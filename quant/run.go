@@ -23,6 +23,7 @@ func Run(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) (*Rep
 		return nil, err
 	}
 	j := &job{src: src, recipe: &r, opts: &o, plan: plan, pool: newPool(o.Threads), start: start}
+	j.sink = directory{j}
 	ctx = context.WithValue(ctx, eventKey{}, j.event)
 	j.notes(plan.Notes)
 	if err := j.open(ctx); err != nil {
@@ -49,6 +50,7 @@ type job struct {
 	plan   *Plan
 	pool   *kernel.Pool
 	out    *formats.Job
+	sink   artifact
 	start  time.Time
 	inputs []FileHash
 

@@ -8,6 +8,7 @@ import (
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/tensor"
 	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/grid/ggml"
 )
 
 // AWQOptions are the settings of activation-aware scaling. The zero value is the default.
@@ -128,7 +129,7 @@ func (l *Layer) weightMean(p *arch.Pair) []float32 {
 	for _, lin := range p.Linears {
 		w := l.Weights(lin)
 		scheme, _ := l.Scheme(lin)
-		group := groupSpan(scheme, lin.In)
+		group := groupSpan(stand(scheme), lin.In)
 		for n := range lin.Out {
 			row := w[n*lin.In : (n+1)*lin.In]
 			for g := 0; g < len(row); g += group {
@@ -239,6 +240,7 @@ func (l *Layer) moduleLoss(p *arch.Pair) func(s []float32) float64 {
 // fakeScaled returns Q(W·s)/s.
 func fakeScaled(pool *kernel.Pool, w, s []float32, lin *arch.Linear, scheme packing.Scheme) []float32 {
 	out := make([]float32, len(w))
+	scheme = stand(scheme)
 	a, group := newAffine(scheme, 0), groupSpan(scheme, lin.In)
 	pool.Run(lin.Out, func(n int) {
 		row := out[n*lin.In : (n+1)*lin.In]
@@ -318,4 +320,17 @@ func (o AWQOptions) grid() int {
 		return o.Grid
 	}
 	return 20
+}
+
+// stand is the integer scheme that stands for a block format while scales are searched: as many bits, groups of 32. The
+// reference searches of block formats are far too slow to be run once per candidate.
+func stand(s packing.Scheme) packing.Scheme {
+	if s.Grid == "int" {
+		return s
+	}
+	bits := 4
+	if t, ok := ggml.ByName(s.Grid); ok {
+		bits = min(max(int(t.BitsPerWeight), 2), 8)
+	}
+	return packing.Scheme{Grid: "int", Bits: bits, GroupSize: 32}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/gguf"
 	"github.com/llmquant/quantize/quant"
+	"github.com/llmquant/quantize/quant/gptq"
 	"github.com/llmquant/quantize/quant/grid/mixture"
 )
 
-// kquantName is the method that rounds to ggml blocks.
-const kquantName = "kquant"
+// kquantName is the method that rounds to ggml blocks; gptqName can do so as well.
+const kquantName, gptqName = "kquant", "gptq"
 
 // ggufFlags are the flags of the main job that only GGUF output has.
 func ggufFlags() []cli.Flag {
@@ -42,7 +43,12 @@ func (c *console) kquant(ctx *cli.Context, path string, o quant.Options) error {
 		return err
 	}
 	defer src.Close()
-	if err := c.importance(ctx, src, path, &r, o); err != nil {
+	if len(r.Transforms) > 0 || r.Rounder != nil {
+		err = c.blockCalibration(ctx, src, path, &o)
+	} else {
+		err = c.importance(ctx, src, path, &r, o)
+	}
+	if err != nil {
 		return err
 	}
 	if ctx.Bool("dry-run") {
@@ -56,6 +62,11 @@ func (c *console) kquant(ctx *cli.Context, path string, o quant.Options) error {
 		return c.printGGUFPlan(p)
 	}
 	c.resumable = true
+	if p, err := quant.PlanGGUF(ctx.Context, src, r, o); err != nil {
+		return err
+	} else {
+		boundMemory(p.Memory)
+	}
 	rep, err := quant.RunGGUF(ctx.Context, src, r, o)
 	if err != nil {
 		return err
@@ -77,9 +88,35 @@ func ggufRecipe(ctx *cli.Context) (quant.GGUFRecipe, error) {
 			return r, usagef("--%s means nothing to GGUF types; give --type", f)
 		}
 	}
-	rules, err := ggufRules(ctx)
-	r.Mixture.Overrides = rules
+	var err error
+	if r.Mixture.Overrides, err = ggufRules(ctx); err != nil {
+		return r, err
+	}
+	if ctx.String("method") == gptqName {
+		r.Rounder = quant.GPTQ{Options: gptq.Best(), Search: true}
+	}
+	r.Transforms, err = transformFlags(ctx)
 	return r, err
+}
+
+// blockCalibration loads the windows that transforms and error feedback need.
+func (c *console) blockCalibration(ctx *cli.Context, src formats.Checkpoint, path string, o *quant.Options) error {
+	if ctx.String("imatrix") != "" {
+		return usagef("--imatrix is not used with --transform or --method gptq: they gather their own statistics; give --calib")
+	}
+	if src.Meta().Kind != "hf" {
+		return usagef("--transform and --method gptq start from a Hugging Face directory; `quantize convert` makes one from a GGUF file")
+	}
+	model, err := arch.Resolve(src.Meta().Config, src)
+	if err != nil {
+		return err
+	}
+	m, err := methodByName(gptqName)
+	if err != nil {
+		return err
+	}
+	o.Calib, err = loadCalibration(ctx.Context, calibFrom(ctx, m), path, model)
+	return err
 }
 
 // ggufRules turns --tensor and --keep into overrides. Patterns match GGUF names, as the plan shows them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,6 +26,7 @@ func runCommand(c *console) *cli.Command {
 		&cli.IntFlag{Name: "group-size", Usage: "input columns per scale, -1: one per row"},
 		&cli.BoolFlag{Name: "sym", Usage: "symmetric grid"},
 		&cli.BoolFlag{Name: "asym", Usage: "asymmetric grid"},
+		&cli.StringSliceFlag{Name: "transform", Usage: "awq or smooth: rewrite weights without changing the function before rounding; repeatable"},
 		&cli.StringSliceFlag{Name: "tensor", Usage: "'PATTERN=SPEC': number format of matching tensors, first match wins; repeatable"},
 		&cli.StringSliceFlag{Name: "keep", Usage: "leave matching tensors as they are; repeatable"},
 		&cli.StringFlag{Name: "max-shard-size", Value: "5GB", Usage: "largest weight file"},
@@ -53,7 +55,7 @@ func (c *console) mainJob(ctx *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if ctx.String("method") == kquantName {
+	if ctx.String("method") == kquantName || ctx.String("method") == gptqName && (ctx.String("format") == "gguf" || strings.HasSuffix(o.Out, ".gguf")) {
 		return c.kquant(ctx, path, o)
 	}
 	m, recipe, err := buildRecipe(ctx)

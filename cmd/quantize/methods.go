@@ -33,7 +33,7 @@ func methods() []method {
 		{"rtn", "plain rounding, no calibration", 4, 128, false,
 			[]string{"awq", "compressed-tensors", "gptq", "gptq_v2"}, 0, 0, rtnRecipe},
 		{"gptq", "error feedback through the Hessian, refined (calibrated)", 4, 128, true,
-			[]string{"gptq", "gptq_v2", "compressed-tensors", "awq"}, 128, 2048, gptqRecipe},
+			[]string{"gptq", "gptq_v2", "compressed-tensors", "awq", "gguf"}, 128, 2048, gptqRecipe},
 		{kquantName, "ggml block types and mixtures, as llama-quantize writes them; --type chooses", 0, 0, false,
 			[]string{"gguf"}, 0, 0, nil},
 		{"none", "copies the checkpoint, re-sharded and verified", 0, 0, false,
@@ -90,6 +90,14 @@ func buildRecipe(ctx *cli.Context) (method, quant.Recipe, error) {
 	if err != nil {
 		return m, r, err
 	}
+	extra, err := transformFlags(ctx)
+	if err != nil {
+		return m, r, err
+	}
+	if len(extra) > 0 && m.samples == 0 {
+		return m, r, usagef("--transform needs a calibrated method (awq, gptq, kquant), not %s", m.name)
+	}
+	r.Transforms = append(extra, r.Transforms...)
 	rules, err := ruleFlags(ctx)
 	if err != nil {
 		return m, r, err
@@ -133,6 +141,21 @@ func schemeFlags(ctx *cli.Context, m method, format string) (packing.Scheme, err
 		return s, usagef("--group-size %d is not possible; for example 32, 64, 128, or -1 for one group per row", s.GroupSize)
 	}
 	return s, nil
+}
+
+// transforms are what --transform accepts.
+var transforms = map[string]quant.Transform{"awq": quant.AWQScaling{}, "smooth": quant.Smooth{}}
+
+// transformFlags reads --transform.
+func transformFlags(ctx *cli.Context) (list []quant.Transform, err error) {
+	for _, name := range ctx.StringSlice("transform") {
+		t, ok := transforms[name]
+		if !ok {
+			return nil, usagef("--transform %q is not possible; awq or smooth", name)
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 // ruleFlags reads --tensor and --keep; --tensor rules come first because they are more specific.
