@@ -113,9 +113,9 @@ func titleWords(s string) string {
 }
 
 func indent(in *interp, v Value, a []Value) (Value, error) {
-	s, err := in.str(v)
-	if err != nil {
-		return nil, err
+	s, ok := v.(string)
+	if !ok {
+		return nil, badOperand(v, "indent needs a string, not")
 	}
 	pad, isStr := a[0].(string)
 	if !isStr {
@@ -125,17 +125,18 @@ func indent(in *interp, v Value, a []Value) (Value, error) {
 		}
 		pad = strings.Repeat(" ", int(max(0, min(n, maxWidth))))
 	}
-	blank := boolArg(a[2], false)
+	lines, err := in.lines(s+"\n", false)
+	if err != nil {
+		return nil, err
+	}
+	first, blank := boolArg(a[1], false), boolArg(a[2], false)
 	b := &buffer{in: in}
-	lines := strings.Split(s, "\n")
 	for i, line := range lines {
+		if i == 0 && first || i > 0 && (blank || line != "") {
+			line = pad + line
+		}
 		if i > 0 {
 			line = "\n" + line
-			if blank || line != "\n" {
-				line = "\n" + pad + line[1:]
-			}
-		} else if boolArg(a[1], false) {
-			line = pad + line
 		}
 		if err := b.add(line); err != nil {
 			return nil, err

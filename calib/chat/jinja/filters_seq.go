@@ -33,8 +33,16 @@ func metaFilter(name string) func(in *interp, v Value, a args) (Value, error) {
 	return nil
 }
 
+// iterateTrue is iterate for map, select and their kin, which take anything false for an empty sequence.
+func (in *interp) iterateTrue(v Value) ([]Value, error) {
+	if !truthy(v) {
+		return nil, nil
+	}
+	return in.iterate(v)
+}
+
 func mapFilter(in *interp, v Value, a args) (Value, error) {
-	items, err := in.iterate(v)
+	items, err := in.iterateTrue(v)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +82,7 @@ func mapFilter(in *interp, v Value, a args) (Value, error) {
 
 // selectItems keeps the items for which a test (default: truth) of them, or of an attribute, says want.
 func (in *interp) selectItems(v Value, a args, byAttr, want bool) (Value, error) {
-	items, err := in.iterate(v)
+	items, err := in.iterateTrue(v)
 	if err != nil {
 		return nil, err
 	}

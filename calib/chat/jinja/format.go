@@ -51,10 +51,21 @@ func (in *interp) percent(format string, v Value) (Value, error) {
 			return nil, err
 		}
 	}
-	if _, isDict := v.(*Dict); len(values) > 0 && !isDict {
+	if len(values) > 0 && !subscriptable(v) {
 		return nil, typeErrorf("not all arguments converted during string formatting")
 	}
 	return b.String(), nil
+}
+
+// subscriptable tells what % takes for a mapping: nobody minds when a format uses nothing of one.
+func subscriptable(v Value) bool {
+	switch v := v.(type) {
+	case *Dict, *rangeValue, Undefined:
+		return true
+	case *List:
+		return !v.Tuple
+	}
+	return false
 }
 
 // parseSpec reads flags, width, precision and verb.

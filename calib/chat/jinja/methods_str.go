@@ -314,7 +314,15 @@ func reversed(s []string) []string {
 const lineEnds = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
 func splitLines(in *interp, self Value, a []Value) (Value, error) {
-	s, keep := self.(string), boolArg(a[0], false)
+	lines, err := in.lines(self.(string), boolArg(a[0], false))
+	if err != nil {
+		return nil, err
+	}
+	return in.strings(lines)
+}
+
+// lines cuts s at its line ends, which keep leaves on the lines.
+func (in *interp) lines(s string, keep bool) ([]string, error) {
 	var out []string
 	for s != "" {
 		i := strings.IndexAny(s, lineEnds)
@@ -326,14 +334,17 @@ func splitLines(in *interp, self Value, a []Value) (Value, error) {
 		if strings.HasPrefix(s[i:], "\r\n") {
 			w = 2
 		}
+		line := s[:i]
 		if keep {
-			out = append(out, s[:i+w])
-		} else {
-			out = append(out, s[:i])
+			line = s[:i+w]
 		}
+		out = append(out, line)
 		s = s[i+w:]
+		if err := in.charge(16); err != nil {
+			return nil, err
+		}
 	}
-	return in.strings(out)
+	return out, nil
 }
 
 // upper maps with the full rule for the one letter that chat text is likely to hold and Go maps to itself.

@@ -11,13 +11,13 @@ func (in *interp) binary(op string, a, b Value) (Value, error) {
 	if op == "~" {
 		return in.concat(a, b)
 	}
+	if s, ok := a.(string); ok && op == "%" {
+		return in.percent(s, b)
+	}
 	for _, v := range []Value{a, b} {
 		if u, ok := v.(Undefined); ok {
 			return nil, undefinedError(u)
 		}
-	}
-	if s, ok := a.(string); ok && op == "%" {
-		return in.percent(s, b)
 	}
 	if x, y, ok := numbers(a, b); ok {
 		return arithmetic(op, x, y)
@@ -42,10 +42,12 @@ func (in *interp) binary(op string, a, b Value) (Value, error) {
 			}
 		}
 	case "*":
-		if n, ok := a.(int64); ok {
+		x, _ := number(a)
+		if n, ok := x.(int64); ok {
 			return in.repeat(b, n)
 		}
-		if n, ok := b.(int64); ok {
+		x, _ = number(b)
+		if n, ok := x.(int64); ok {
 			return in.repeat(a, n)
 		}
 	}
@@ -277,7 +279,7 @@ func (in *interp) contains(where, what Value) (bool, error) {
 		}
 		return strings.Contains(w, s), in.steps(len(w) / 256)
 	case *Dict:
-		if _, ok := hashKey(what); !ok && !isUndefined(what) { // an Undefined hashes, and equals no key
+		if _, ok := hashKey(what); !ok {
 			return false, typeErrorf("unhashable type: '%s'", typeName(what))
 		}
 		_, ok := w.at(what)
@@ -438,7 +440,7 @@ func (in *interp) slice(v Value, bounds [3]Value) (Value, error) {
 		return &List{Items: out, Tuple: x.Tuple}, nil
 	case *rangeValue:
 		start := x.start + idx.start*x.step
-		return &rangeValue{start, start + idx.n*x.step*idx.step, x.step * idx.step, idx.n}, nil
+		return &rangeValue{start, x.start + idx.stop*x.step, x.step * idx.step, idx.n}, nil
 	}
 	return nil, typeErrorf("'%s' object is not subscriptable by a slice", typeName(v))
 }

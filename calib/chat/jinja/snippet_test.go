@@ -1,8 +1,10 @@
 package jinja
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -13,7 +15,7 @@ import (
 // snippet is a template with the output of Jinja2 3.1 in Transformers' environment, or the error Python raised.
 type snippet struct {
 	Src string          `json:"src"`
-	Ctx json.RawMessage `json:"ctx"` // "" : the common context
+	Ctx json.RawMessage `json:"ctx"` // of a file's context when absent
 	Out *string         `json:"out"`
 	Err string          `json:"err"`
 }
@@ -31,20 +33,36 @@ func runSnippet(s snippet) (string, error) {
 	return tpl.Render(context.Background(), vars)
 }
 
-// TestSnippets holds the interpreter to Jinja2's own output. testdata/snippets.json was written by running the same
-// sources through Python; where Python raises, so must we.
+// TestSnippets holds the interpreter to Jinja2's own output. testdata/snippets.json was written by hand and run through
+// Python, random.json.gz is a sample of random templates; where Python raises, so must we.
 func TestSnippets(t *testing.T) {
-	name := "testdata/snippets.json"
-	if f := os.Getenv("QUANTIZE_SNIPPETS"); f != "" {
-		name = f
+	if name := os.Getenv("QUANTIZE_SNIPPETS"); name != "" {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		checkSnippets(t, data)
+		return
 	}
-	data, err := os.ReadFile(name)
+	data, err := os.ReadFile("testdata/snippets.json")
 	require.NoError(t, err)
+	checkSnippets(t, data)
+
+	packed, err := os.Open("testdata/random.json.gz")
+	require.NoError(t, err)
+	defer packed.Close()
+	z, err := gzip.NewReader(packed)
+	require.NoError(t, err)
+	data, err = io.ReadAll(z)
+	require.NoError(t, err)
+	checkSnippets(t, data)
+}
+
+func checkSnippets(t *testing.T, data []byte) {
 	var file struct {
 		Context json.RawMessage
 		Cases   []snippet
 	}
 	require.NoError(t, json.Unmarshal(data, &file))
+	require.NotEmpty(t, file.Cases)
 	for _, c := range file.Cases {
 		if c.Ctx == nil {
 			c.Ctx = file.Context

@@ -86,6 +86,8 @@ func hashKey(v Value) (any, bool) {
 		return v, true
 	case bool:
 		return intOf(v), true
+	case Undefined:
+		return Undefined{}, true // all are equal
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<62 {
 			return int64(v), true
