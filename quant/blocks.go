@@ -209,15 +209,21 @@ func (j *job) writeFloats(t *PlannedTensor, values []float32) error {
 	if err := tensor.FromFloat32(buf, out.DType, values); err != nil {
 		return err
 	}
+	var lost census
+	if lost.look(out.DType, buf, 0, false); lost.count > 0 {
+		return outOfRange(lost, t)
+	}
 	return j.out.Write(out.Name, 0, buf)
 }
 
 // copyChunk is how much of a tensor is copied at a time.
 const copyChunk = 8 << 20
 
-// copyTensor copies a tensor bit for bit, or converts it to the planned element type.
+// copyTensor copies a tensor bit for bit, or converts it to the planned element type. Non-finite values are an error,
+// or become 0 where the user wants that.
 func (j *job) copyTensor(ctx context.Context, t *PlannedTensor) error {
 	from, to := t.Info.DType, t.Stored[0].DType
+	var bad, lost census
 	total, _ := t.Info.Bytes()
 	step := int64(copyChunk) / from.Size() * from.Size()
 	for off := int64(0); off < total; off += step {
@@ -228,22 +234,39 @@ func (j *job) copyTensor(ctx context.Context, t *PlannedTensor) error {
 		if err := j.src.ReadTensor(t.Info.Name, buf, off); err != nil {
 			return err
 		}
+		if t.Role != arch.RoleUnknown { // masks and buffers may hold infinities on purpose
+			bad.look(from, buf, off/from.Size(), j.opts.NaNZero)
+		}
 		at := off
 		if from != to {
-			values := make([]float32, int64(len(buf))/from.Size())
-			if err := tensor.ToFloat32(values, from, buf); err != nil {
+			var err error
+			if buf, err = converted(buf, from, to); err != nil {
 				return err
 			}
-			buf, at = make([]byte, int64(len(values))*to.Size()), off/from.Size()*to.Size()
-			if err := tensor.FromFloat32(buf, to, values); err != nil {
-				return err
-			}
+			at = off / from.Size() * to.Size()
+			lost.look(to, buf, off/from.Size(), false)
 		}
 		if err := j.out.Write(t.Stored[0].Name, at, buf); err != nil {
 			return err
 		}
 	}
+	if err := j.admit(bad, t); err != nil {
+		return err
+	}
+	if lost.count > 0 {
+		return outOfRange(lost, t)
+	}
 	return nil
+}
+
+// converted rounds elements of one type to another.
+func converted(raw []byte, from, to tensor.DType) ([]byte, error) {
+	values := make([]float32, int64(len(raw))/from.Size())
+	if err := tensor.ToFloat32(values, from, raw); err != nil {
+		return nil, err
+	}
+	out := make([]byte, int64(len(values))*to.Size())
+	return out, tensor.FromFloat32(out, to, values)
 }
 
 // report is the row of a tensor that is kept.

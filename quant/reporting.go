@@ -120,6 +120,11 @@ func (j *job) roundOutside(ctx context.Context, t *PlannedTensor) (TensorReport,
 	if err != nil {
 		return row, err
 	}
+	var bad census
+	bad.look(t.Info.DType, raw, 0, j.opts.NaNZero)
+	if err := j.admit(bad, t); err != nil {
+		return row, err
+	}
 	w := make([]float32, t.Linear.Out*t.Linear.In)
 	if err := tensor.ToFloat32(w, t.Info.DType, raw); err != nil {
 		return row, err

@@ -1,0 +1,72 @@
+package quant
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
+)
+
+// exponents are the bits that are all set in NaN and in the infinities, by element type, and nowhere else.
+var exponents = map[tensor.DType]uint64{tensor.F16: 0x7c00, tensor.BF16: 0x7f80, tensor.F32: 0x7f800000, tensor.F64: 0x7ff << 52}
+
+// census counts the non-finite values of a tensor that passes by in pieces.
+type census struct {
+	count int64
+	first int64 // index of the first one
+}
+
+// look counts in raw, whose first element has index at. With zero it replaces what it finds.
+func (c *census) look(d tensor.DType, raw []byte, at int64, zero bool) {
+	mask, size := exponents[d], int(d.Size())
+	for i := 0; mask != 0 && i+size <= len(raw); i += size {
+		var bits uint64
+		switch size {
+		case 2:
+			bits = uint64(binary.LittleEndian.Uint16(raw[i:]))
+		case 4:
+			bits = uint64(binary.LittleEndian.Uint32(raw[i:]))
+		default:
+			bits = binary.LittleEndian.Uint64(raw[i:])
+		}
+		if bits&mask != mask {
+			continue
+		}
+		if c.count == 0 {
+			c.first = at + int64(i/size)
+		}
+		c.count++
+		if zero {
+			clear(raw[i : i+size])
+		}
+	}
+}
+
+// place is the first one's index, one number per dimension.
+func (c *census) place(shape []int64) string {
+	if len(shape) == 2 && shape[1] > 0 {
+		return fmt.Sprint([]int64{c.first / shape[1], c.first % shape[1]})
+	}
+	return fmt.Sprint([]int64{c.first})
+}
+
+// admit decides about a tensor with non-finite values: an error, or, where the user wants zeros, a finding.
+func (j *job) admit(c census, t *PlannedTensor) error {
+	if c.count == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d NaN or infinite values, the first at %s", c.count, c.place(t.Info.Shape))
+	if !j.opts.NaNZero {
+		return &safeio.Error{Op: "read", Path: j.src.Meta().Path, Tensor: t.Info.Name, Off: -1, Err: safeio.Corruptf("%s", text)}
+	}
+	j.event(Event{Kind: EventFinding, Layer: t.Layer, Tensor: t.Info.Name, Count: c.count, First: c.first, Message: text + ", replaced by 0"})
+	return nil
+}
+
+// outOfRange is the error for finite values that the stored type turns into infinities.
+func outOfRange(c census, t *PlannedTensor) error {
+	to := t.Stored[0].DType
+	return &safeio.Error{Op: "convert", Tensor: t.Info.Name, Off: -1, Hint: "keep the tensor's type, or use bf16 or f32",
+		Err: safeio.Unsupportedf("%d values are beyond the range of %s, the first at %s", c.count, to, c.place(t.Info.Shape))}
+}
