@@ -40,6 +40,7 @@ func DefaultText() (string, error) {
 	return strings.Join(docs, "\n\n"), err
 }
 
+// readDefault yields the built-in text as if it were a file; its hash is that of the embedded bytes.
 func (r *fileReader) readDefault() error {
 	docs, err := defaultDocuments()
 	if err != nil {

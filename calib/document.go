@@ -55,6 +55,7 @@ func DefaultLimits() Limits {
 	return Limits{Total: 4 << 30, Ratio: 1000, Free: 16 << 20, Line: 16 << 20, Document: 256 << 20, Tail: 32 << 20}
 }
 
+// withDefaults fills in what a caller left at zero.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
 	for _, f := range []struct{ v, def *int64 }{{&l.Total, &d.Total}, {&l.Ratio, &d.Ratio}, {&l.Free, &d.Free}, {&l.Document, &d.Document}, {&l.Tail, &d.Tail}} {

@@ -40,6 +40,7 @@ func (r *fileReader) jsonRow(text string, row int64) error {
 	return r.emit(d)
 }
 
+// inColumn names the column of an error.
 func inColumn(column string, err error) error {
 	return &safeio.Error{Op: "column " + column, Off: -1, Err: err}
 }
@@ -59,6 +60,8 @@ func (p *picker) from(row safeio.Value, asked string) (safeio.Value, error) {
 	return v, nil
 }
 
+// choose decides on the column by the keys of the first object. A name that was asked for is kept although that object
+// may lack it: some writers leave null members out.
 func (p *picker) choose(row safeio.Value, asked string) error {
 	for key := range row.Members() {
 		p.found = append(p.found, key)
@@ -94,11 +97,18 @@ func member(row safeio.Value, name string) safeio.Value {
 
 // noColumn says which columns there are instead.
 func noColumn(asked string, found []string) error {
-	const most = 40
-	list := strings.Join(found[:min(len(found), most)], ", ")
-	if len(found) > most {
-		list += ", …"
+	const most, longest = 40, 60 // names come from the file and shall not fill the screen
+	var names []string
+	for _, name := range found[:min(len(found), most)] {
+		if len(name) > longest {
+			name = name[:longest] + "…"
+		}
+		names = append(names, strings.ToValidUTF8(name, ""))
 	}
+	if len(found) > most {
+		names = append(names, "…")
+	}
+	list := strings.Join(names, ", ")
 	if len(found) == 0 {
 		list = "none"
 	}
@@ -132,6 +142,7 @@ func jsonDocument(v safeio.Value) (Document, error) {
 	return Document{}, safeio.Unsupportedf("%s is no document; wanted a string, an array of integers or an array of messages", v.Kind())
 }
 
+// jsonIDs reads an array of token ids. Their bound by the vocabulary is checked later; here they must fit their type.
 func jsonIDs(v safeio.Value) ([]int32, error) {
 	var ids []int32
 	for item := range v.Items() {

@@ -61,6 +61,7 @@ var (
 	parquetMagic = []byte("PAR1")
 )
 
+// read opens the input and goes by its content where that speaks for itself, by its ending otherwise.
 func (r *fileReader) read() error {
 	if r.in.format == builtIn {
 		return r.readDefault()
@@ -170,6 +171,7 @@ type inflated struct {
 	n    int64
 }
 
+// Read passes decompressed bytes on. The guards look at what has come out, not at what a header announces.
 func (z *inflated) Read(p []byte) (int, error) {
 	n, err := z.r.Read(p)
 	z.n += int64(n)
@@ -202,6 +204,7 @@ func (r *fileReader) readText(body *bufio.Reader) error {
 	return r.emit(Document{Text: string(data)})
 }
 
+// invalidUTF8 returns the offset of the first byte that is not UTF-8, -1 when there is none.
 func invalidUTF8(data []byte) int {
 	if utf8.Valid(data) {
 		return -1

@@ -58,6 +58,7 @@ type cutter struct {
 	starts  []int // document starts in pending
 }
 
+// full tells whether there are as many windows as were asked for.
 func (c *cutter) full() bool { return c.set.Requested > 0 && c.set.Windows == c.set.Requested }
 
 // window appends a finished window; starts are the document starts inside of it.
@@ -113,8 +114,8 @@ func (c *cutter) finish() {
 	c.pending, c.starts = nil, nil
 }
 
-// Load reads the inputs and cuts the first Samples windows of SeqLen tokens. enc may be nil when the data holds token
-// ids; vocab bounds them, 0 for no bound. Less than one window is an error.
+// Load reads the inputs and cuts the first Samples windows of SeqLen tokens. enc may be nil (the interface, not a nil
+// pointer in it) when the data holds token ids; vocab bounds them, 0 for no bound. Less than one window is an error.
 func Load(ctx context.Context, paths []string, o Options, enc Encoder, vocab int) (*Set, error) {
 	if o.SeqLen < 1 || o.Samples < 0 {
 		return nil, fmt.Errorf("calibration windows of %d tokens, %d of them, are impossible", o.SeqLen, o.Samples)
@@ -166,6 +167,7 @@ func (s *Source) fill(ctx context.Context, c *cutter, enc Encoder, vocab int) er
 	})
 }
 
+// tooLittle says how much there is and how much it takes, so that a user can tell a wrong column from a small file.
 func (s *Set) tooLittle() error {
 	have := s.TokensDropped
 	err := safeio.Corruptf("too little data: %d tokens in %d documents, and one window takes %d", have, s.Documents, s.SeqLen)

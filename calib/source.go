@@ -76,6 +76,7 @@ func OpenSource(paths []string, o Options) (*Source, error) {
 	return s, nil
 }
 
+// add appends the files behind one path.
 func (s *Source) add(path string) error {
 	if path == DefaultName {
 		s.inputs = append(s.inputs, input{path: path, name: "built-in text", format: builtIn})
@@ -99,6 +100,7 @@ func (s *Source) add(path string) error {
 	return nil
 }
 
+// newInput reads format and compression off the name, without regard to case.
 func newInput(path, name string) input {
 	in := input{path: path, name: name}
 	stem := strings.ToLower(name)
@@ -139,6 +141,7 @@ func (s *Source) addDir(dir, prefix string, depth int) error {
 	return nil
 }
 
+// isFile follows links; what hangs or is missing is passed over in directories, and refused only when named.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
@@ -182,6 +185,7 @@ func locate(path string, err error) error {
 	return named
 }
 
+// readError is an error about a file, or about the data as a whole.
 func readError(path string, err error) error {
 	return &safeio.Error{Op: "read calibration data", Path: path, Off: -1, Err: err}
 }

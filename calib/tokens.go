@@ -83,6 +83,7 @@ func (s *Source) batches(ctx context.Context, t *tokenizing, want func(Document)
 	return flush()
 }
 
+// size is what a document weighs in batches and budgets, in bytes of text.
 func (d Document) size() int {
 	n := len(d.Text) + 4*len(d.IDs)
 	for _, m := range d.Messages {
@@ -130,6 +131,8 @@ func (t *tokenizing) run(ctx context.Context, docs []Document) []result {
 	return out
 }
 
+// document lays out and tokenizes one document. A conversation that the template refuses is a result, not an error: data
+// sets of thousands of rows have a few, and they must not end the run.
 func (t *tokenizing) document(ctx context.Context, d Document) (Tokens, error) {
 	out := Tokens{File: d.File, Row: d.Row, Bytes: d.size()}
 	if err := ctx.Err(); err != nil {
@@ -182,6 +185,7 @@ func (t *tokenizing) check(out Tokens) error {
 	return nil
 }
 
+// atDocument names file and row.
 func atDocument(out Tokens, err error) error {
 	if out.Row > 0 {
 		err = inRow("row", out.Row, err)

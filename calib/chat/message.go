@@ -53,6 +53,7 @@ func ParseMessages(v safeio.Value) ([]Message, error) {
 	return out, nil
 }
 
+// parseMessage reads one message in either spelling.
 func parseMessage(v safeio.Value) (Message, error) {
 	if v.Kind() != safeio.Object {
 		return Message{}, safeio.Corruptf("a message is an object with role and content, not %s", v.Kind())

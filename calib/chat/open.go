@@ -107,6 +107,7 @@ func defaultTemplate(v safeio.Value) (string, error) {
 // config holds the files that name a model's special tokens.
 type config struct{ main, specials safeio.Value }
 
+// readConfig reads the files that are there; a directory may have neither.
 func readConfig(dir string) (config, error) {
 	var c config
 	if dir == "" {
@@ -120,6 +121,7 @@ func readConfig(dir string) (config, error) {
 	return c, err
 }
 
+// optional parses a JSON file, and takes a missing one for empty.
 func optional(path string) (safeio.Value, error) {
 	v, err := safeio.ParseFile(path, safeio.DefaultLimits().ConfigJSON)
 	if errors.Is(err, os.ErrNotExist) {
@@ -131,6 +133,7 @@ func optional(path string) (safeio.Value, error) {
 // specialNames are the variables Transformers defines for a template, each only when the tokenizer has such a token.
 var specialNames = [...]string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
+// tokens collects the special tokens under the names templates use.
 func (c config) tokens() map[string]string {
 	out := map[string]string{}
 	for _, name := range specialNames {

@@ -115,6 +115,7 @@ func (t *Template) variables(messages []Message) *jinja.Dict {
 	return vars
 }
 
+// explain tells apart whose fault an error is: the conversation's, the template's, or the caller's who gave up.
 func (t *Template) explain(ctx context.Context, err error) error {
 	var raised *jinja.RaisedError
 	var runtime *jinja.RuntimeError

@@ -19,6 +19,7 @@ type source struct {
 	cur   file.Page
 }
 
+// Next fetches a page for Arrow. It reports no error itself: Arrow asks Err when there is no page.
 func (s *source) Next() bool {
 	s.cur = nil
 	p := s.pages.next()
@@ -64,6 +65,7 @@ type leafReader struct {
 	left int64 // entries of the chunk not yet in a batch
 }
 
+// leafReader prepares reading; nothing of the file is touched before the first fill.
 func (f *File) leafReader(group int, leaf *node) *leafReader {
 	l := &leafReader{leaf: leaf, group: group, src: &source{pages: f.pages(group, leaf)}, left: f.groups[group].chunks[leaf.leaf].values}
 	l.def, l.rep = make([]int16, batch), make([]int16, batch)
@@ -137,6 +139,7 @@ func (l *leafReader) accept(total, values, want int) error {
 	return nil
 }
 
+// open makes Arrow's reader from the leaf alone. Arrow never sees the schema of the file.
 func (l *leafReader) open() (file.ColumnChunkReader, error) {
 	var n *schema.PrimitiveNode
 	switch l.leaf.typ {

@@ -27,6 +27,7 @@ func (f *File) checkChunk(c chunk, leaf *node) error {
 	}
 }
 
+// checkEncoding refuses early what checkValues would refuse late.
 func checkEncoding(leaf *node, encoding int64) error {
 	switch {
 	case encoding == encPlain, encoding == encPlainDict, encoding == encRLEDict,
@@ -94,6 +95,7 @@ type pages struct {
 	err   error
 }
 
+// pages begins at the start of a chunk.
 func (f *File) pages(group int, leaf *node) *pages {
 	c := f.groups[group].chunks[leaf.leaf]
 	return &pages{walk: pageWalk{f: f, c: c, leaf: leaf}, codec: codec{id: c.codec}, dict: -1}
@@ -119,6 +121,7 @@ func (p *pages) next() *page {
 	return pg
 }
 
+// prove reads a page and checks all of its content; afterwards Arrow can only succeed.
 func (p *pages) prove(off int64, h header) (*page, error) {
 	pg, err := readPage(p.walk.f.r, off, h, &p.codec)
 	if err != nil {

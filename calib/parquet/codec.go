@@ -49,6 +49,7 @@ const (
 	codecZstd   = 6
 )
 
+// checkCodec refuses what cannot be decompressed, by name.
 func checkCodec(id int32) error {
 	switch id {
 	case codecNone, codecSnappy, codecGzip, codecBrotli, codecZstd:
@@ -94,6 +95,8 @@ func (c *codec) decode(dst, src []byte, size int) ([]byte, error) {
 	return dst, nil
 }
 
+// reader starts a decompressor on a page. Streams give back exactly as much as is asked for, where the one-shot
+// functions of these packages would follow the data as far as it goes.
 func (c *codec) reader(src []byte) (io.Reader, error) {
 	switch c.id {
 	case codecGzip:

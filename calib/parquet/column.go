@@ -125,6 +125,7 @@ func (n *node) listDef() int16 {
 	return int16(n.maxDef)
 }
 
+// appendLeaves lists the leaves at and below a node.
 func (n *node) appendLeaves(out []*node) []*node {
 	if n.children == nil {
 		if n.typ < 0 {
@@ -138,6 +139,7 @@ func (n *node) appendLeaves(out []*node) []*node {
 	return out
 }
 
+// describe says in words what a column is, for messages about columns that cannot be read.
 func describe(n *node) string {
 	if n.children == nil {
 		switch {
@@ -164,6 +166,7 @@ func describe(n *node) string {
 	return "a struct of " + strings.Join(childNames(n), ", ")
 }
 
+// typeName is the type of a leaf; bytes that are marked as text are a string.
 func (n *node) typeName() string {
 	if n.text {
 		return "string"
@@ -184,6 +187,7 @@ func firstRepeated(n *node) *node {
 	return nil
 }
 
+// childNames lists the members of a struct.
 func childNames(n *node) []string {
 	out := make([]string, len(n.children))
 	for i, c := range n.children {

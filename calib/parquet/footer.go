@@ -60,6 +60,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
+// readFooter finds the metadata: its length and a magic number end the file.
 func (f *File) readFooter() ([]byte, error) {
 	if f.size < int64(len(magic)+8) {
 		return nil, safeio.Corruptf("%d bytes are too few for a parquet file", f.size)
@@ -119,6 +120,7 @@ func (f *File) parse(t *thrift) error {
 	return nil
 }
 
+// parseGroups walks the row groups and adds up their rows.
 func (f *File) parseGroups(t *thrift, typ byte) error {
 	if f.root == nil {
 		return safeio.Corruptf("the row groups stand before the schema")
@@ -146,6 +148,7 @@ func (f *File) parseGroups(t *thrift, typ byte) error {
 	return nil
 }
 
+// parseGroup walks RowGroup. Without lists every row has one value, with lists at least one.
 func (f *File) parseGroup(t *thrift) (rowGroup, error) {
 	g := rowGroup{rows: -1}
 	err := t.structure(func(id int64, typ byte) (done bool, err error) {
@@ -175,6 +178,7 @@ func (f *File) parseGroup(t *thrift) (rowGroup, error) {
 	return g, nil
 }
 
+// parseChunks walks the column chunks, which stand in the order of the leaves.
 func (f *File) parseChunks(t *thrift, typ byte, g *rowGroup) error {
 	elem, n, err := t.list(typ)
 	if err != nil {
@@ -200,6 +204,7 @@ func (f *File) parseChunks(t *thrift, typ byte, g *rowGroup) error {
 	return nil
 }
 
+// parseChunk walks ColumnChunk.
 func (f *File) parseChunk(t *thrift, leaf *node) (chunk, error) {
 	var c chunk
 	found := false

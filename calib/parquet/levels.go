@@ -56,6 +56,7 @@ func hybrid(data []byte, width, count int, max uint64) (equal int, err error) {
 	return equal, nil
 }
 
+// littleEndian reads up to eight bytes.
 func littleEndian(b []byte) uint64 {
 	var v uint64
 	for i, c := range b {

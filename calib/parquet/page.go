@@ -73,6 +73,7 @@ func readHeader(r io.ReaderAt, off, limit int64) (header, error) {
 	}
 }
 
+// parseHeader walks PageHeader. Levels count as run-length encoded unless it says otherwise: version 2 has no field for it.
 func parseHeader(t *thrift) (header, error) {
 	h := header{typ: -1, size: -1, compressed: -1, crc: -1, values: -1, encoding: -1, defEnc: encRLE, repEnc: encRLE}
 	body := int64(-1) // which of the type-specific headers is there

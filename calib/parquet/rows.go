@@ -68,6 +68,7 @@ func (f *File) readGroup(ctx context.Context, g int, c Column, yield func(Row, e
 	return true
 }
 
+// readRow assembles one row from the readers of its leaves, which are all at its beginning.
 func readRow(c Column, readers []*leafReader) (Row, error) {
 	switch c.Kind {
 	case Text:
@@ -103,6 +104,7 @@ func (l *leafReader) take() (value int, present bool, def int16) {
 	return l.v - 1, true, def
 }
 
+// textRow reads a string. It is copied: the page it lies in shall not be kept alive by it.
 func (l *leafReader) textRow() (Row, error) {
 	if err := l.more(); err != nil {
 		return Row{}, err
@@ -144,6 +146,7 @@ func (l *leafReader) elements(visit func(value int, present bool) error) error {
 	}
 }
 
+// idsRow reads a list of ids.
 func (l *leafReader) idsRow() (Row, error) {
 	var row Row
 	err := l.elements(func(v int, ok bool) error {
@@ -169,6 +172,7 @@ func (l *leafReader) idsRow() (Row, error) {
 	return row, err
 }
 
+// messagesRow reads the speakers of a conversation, then its texts: two leaves whose lists must be equally long.
 func messagesRow(readers []*leafReader) (Row, error) {
 	var row Row
 	size, n := 0, 0

@@ -49,8 +49,10 @@ func (n *node) names() []string {
 	return out
 }
 
+// path is the dotted name of a node.
 func (n *node) path() string { return strings.Join(n.names(), ".") }
 
+// child finds a member by name.
 func (n *node) child(name string) *node {
 	for _, c := range n.children {
 		if c.name == name {
@@ -70,6 +72,7 @@ type element struct {
 	isGroup    bool
 }
 
+// parseSchema builds the tree from the flat list and uses up the list exactly.
 func (f *File) parseSchema(t *thrift, typ byte) error {
 	elem, n, err := t.list(typ)
 	if err != nil {

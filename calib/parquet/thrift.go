@@ -38,6 +38,7 @@ type thrift struct {
 	depth int
 }
 
+// left is how many bytes there are to come.
 func (t *thrift) left() int { return len(t.b) - t.i }
 
 func (t *thrift) byte() (byte, error) {
@@ -48,6 +49,7 @@ func (t *thrift) byte() (byte, error) {
 	return t.b[t.i-1], nil
 }
 
+// varint reads an unsigned integer of up to 64 bits in groups of seven.
 func (t *thrift) varint() (uint64, error) {
 	var x uint64
 	for shift := uint(0); ; shift += 7 {
@@ -65,6 +67,7 @@ func (t *thrift) varint() (uint64, error) {
 	}
 }
 
+// zigzag reads a signed integer.
 func (t *thrift) zigzag() (int64, error) {
 	u, err := t.varint()
 	return int64(u>>1) ^ -int64(u&1), err
@@ -196,6 +199,8 @@ func (t *thrift) skip(typ byte) error {
 	return wrongType(typ)
 }
 
+// skipElements passes over n elements, or n pairs when there are two types. An element takes at least a byte, so the
+// loop ends with the input.
 func (t *thrift) skipElements(n int, elems ...byte) error {
 	if t.depth++; t.depth > maxThriftDepth {
 		return safeio.Corruptf("lists are nested deeper than %d levels", maxThriftDepth)
@@ -214,6 +219,7 @@ func (t *thrift) skipElements(n int, elems ...byte) error {
 	return nil
 }
 
+// skipMap passes over a map.
 func (t *thrift) skipMap() error {
 	n, err := t.varint()
 	if err != nil || n == 0 {
@@ -229,6 +235,7 @@ func (t *thrift) skipMap() error {
 	return t.skipElements(int(n), kinds>>4, kinds&15)
 }
 
+// advance passes over n bytes.
 func (t *thrift) advance(n int) error {
 	if n > t.left() {
 		return errShort

@@ -31,6 +31,7 @@ func checkValues(leaf *node, encoding int64, data []byte, n, dict int) error {
 	return safeio.Unsupportedf("values of type %s in encoding %d", typeNames[leaf.typ], encoding)
 }
 
+// plainWidth is the number of bytes of an integer.
 func plainWidth(typ int32) int {
 	if typ == typeInt64 {
 		return 8
@@ -142,6 +143,7 @@ type bitReader struct {
 	pos int // in bits
 }
 
+// read returns the next field.
 func (r *bitReader) read(width int) uint64 {
 	var v uint64
 	for got := 0; got < width; {
@@ -173,6 +175,7 @@ func deltaStrings(data []byte, n int) error {
 	return err
 }
 
+// uvarint reads an unsigned number off the front of data.
 func uvarint(data []byte) (uint64, []byte, error) {
 	v, n := binary.Uvarint(data)
 	if n <= 0 {
@@ -181,6 +184,7 @@ func uvarint(data []byte) (uint64, []byte, error) {
 	return v, data[n:], nil
 }
 
+// zigzag reads a signed number off the front of data.
 func zigzag(data []byte) (int64, []byte, error) {
 	u, rest, err := uvarint(data)
 	return int64(u>>1) ^ -int64(u&1), rest, err

@@ -52,6 +52,7 @@ var (
 	errContinue = errors.New("continue")
 )
 
+// typeErrorf is the error Python would raise; the node that runs into it adds its line.
 func typeErrorf(format string, args ...any) error {
 	return &RuntimeError{Msg: fmt.Sprintf(format, args...)}
 }

@@ -12,6 +12,7 @@ func (s *printStmt) exec(in *interp, sc *scope, out *buffer) error {
 	return at(s.line, out.print(v))
 }
 
+// print appends a value the way {{ }} does: strings as they are, everything else as str() has it.
 func (b *buffer) print(v Value) error {
 	if s, ok := v.(string); ok {
 		return b.add(s)
@@ -23,6 +24,7 @@ func (b *buffer) print(v Value) error {
 	return b.add(s)
 }
 
+// An if tag opens no scope: what its branches set stays set behind it.
 func (s *ifStmt) exec(in *interp, sc *scope, out *buffer) error {
 	for i, c := range s.conds {
 		v, err := in.eval(c, sc)
@@ -43,6 +45,8 @@ type loop struct {
 	changed []Value // arguments of the last call of loop.changed
 }
 
+// A for tag gives every iteration a scope of its own, so nothing set in one reaches the next. That is why templates
+// carry state over in namespaces.
 func (s *forStmt) exec(in *interp, sc *scope, out *buffer) error {
 	v, err := in.eval(s.iter, sc)
 	if err != nil {
@@ -79,6 +83,8 @@ func (s *forStmt) exec(in *interp, sc *scope, out *buffer) error {
 	return nil
 }
 
+// filter keeps the items for which the condition of the tag holds, before the loop counts them: loop.index and
+// loop.last speak of what is left.
 func (s *forStmt) filter(in *interp, sc *scope, items []Value) ([]Value, error) {
 	if err := in.charge(16 * len(items)); err != nil {
 		return nil, err
@@ -133,6 +139,7 @@ func (in *interp) assign(sc *scope, t target, v Value) error {
 	return nil
 }
 
+// set writes to the innermost scope; in a loop that ends with the iteration.
 func (s *setStmt) exec(in *interp, sc *scope, _ *buffer) error {
 	v, err := in.eval(s.x, sc)
 	if err != nil {
@@ -141,6 +148,7 @@ func (s *setStmt) exec(in *interp, sc *scope, _ *buffer) error {
 	return at(s.line, in.assign(sc, s.target, v))
 }
 
+// The body of a set block has its own scope; only its text leaves it.
 func (s *setBlock) exec(in *interp, sc *scope, _ *buffer) error {
 	v, err := in.capture(s.body, newScope(sc), s.filter)
 	if err != nil {
@@ -149,6 +157,7 @@ func (s *setBlock) exec(in *interp, sc *scope, _ *buffer) error {
 	return at(s.line, in.assign(sc, s.target, v))
 }
 
+// A filter block prints its body through filters.
 func (s *filterStmt) exec(in *interp, sc *scope, out *buffer) error {
 	v, err := in.capture(s.body, newScope(sc), s.filter)
 	if err != nil {
@@ -174,6 +183,7 @@ func (in *interp) capture(body []stmt, sc *scope, filter expr) (Value, error) {
 // captured names the text a filter without operand works on; no template can spell it.
 const captured = "|"
 
+// The values of a with tag are computed outside of the scope they open: "with a = 1, b = a" takes the outer a.
 func (s *withStmt) exec(in *interp, sc *scope, out *buffer) error {
 	inner := newScope(sc)
 	for i, x := range s.values {
@@ -188,17 +198,20 @@ func (s *withStmt) exec(in *interp, sc *scope, out *buffer) error {
 	return in.run(s.body, inner, out)
 }
 
+// Without inheritance there is nothing to override: a block runs where it stands.
 func (s *blockStmt) exec(in *interp, sc *scope, out *buffer) error {
 	return in.run(s.body, newScope(sc), out)
 }
 
 func (s *jumpStmt) exec(*interp, *scope, *buffer) error { return s.err }
 
+// A macro is a variable of the scope it stands in. It sees that scope as it will be when called.
 func (s *macroStmt) exec(_ *interp, sc *scope, _ *buffer) error {
 	sc.vars[s.def.name] = s.def.bind(sc)
 	return nil
 }
 
+// A call block passes its body to the macro as the function caller.
 func (s *callStmt) exec(in *interp, sc *scope, out *buffer) error {
 	fn, err := in.eval(s.call.fn, sc)
 	if err != nil {
@@ -280,6 +293,7 @@ func (m *macroDef) enter(in *interp, sc *scope, a args) error {
 	return nil
 }
 
+// without returns a copy that lacks a key.
 func (d *Dict) without(key string) *Dict {
 	out := NewDict()
 	for i, k := range d.keys {

@@ -2,6 +2,7 @@ package jinja
 
 func (x *constExpr) eval(*interp, *scope) (Value, error) { return x.val, nil }
 
+// A variable hides a global function of its name; an unknown name is undefined, which is no error by itself.
 func (x *nameExpr) eval(in *interp, sc *scope) (Value, error) {
 	if v, ok := sc.lookup(x.name); ok {
 		return v, nil
@@ -12,6 +13,7 @@ func (x *nameExpr) eval(in *interp, sc *scope) (Value, error) {
 	return Undefined{"'" + x.name + "' is undefined"}, nil
 }
 
+// evalAll evaluates the elements of a list or the arguments of a call, in order.
 func (in *interp) evalAll(xs []expr, sc *scope) ([]Value, error) {
 	if err := in.charge(16 * len(xs)); err != nil {
 		return nil, err
@@ -32,6 +34,7 @@ func (x *listExpr) eval(in *interp, sc *scope) (Value, error) {
 	return &List{Items: items, Tuple: x.tuple}, err
 }
 
+// Of equal keys the last value counts and the first place, as in Python.
 func (x *dictExpr) eval(in *interp, sc *scope) (Value, error) {
 	d := NewDict()
 	for i := range x.keys {
@@ -50,6 +53,7 @@ func (x *dictExpr) eval(in *interp, sc *scope) (Value, error) {
 	return d, in.charge(64 * d.Len())
 }
 
+// Minus and plus turn a bool into an integer; not takes anything.
 func (x *unaryExpr) eval(in *interp, sc *scope) (Value, error) {
 	v, err := in.eval(x.x, sc)
 	if err != nil {
@@ -71,6 +75,7 @@ func (x *unaryExpr) eval(in *interp, sc *scope) (Value, error) {
 	return -n.(float64), nil
 }
 
+// and and or return one of their operands, not a bool, and leave the second alone when the first decides.
 func (x *logicExpr) eval(in *interp, sc *scope) (Value, error) {
 	v, err := in.eval(x.x, sc)
 	if err != nil || truthy(v) != x.and {
@@ -79,6 +84,7 @@ func (x *logicExpr) eval(in *interp, sc *scope) (Value, error) {
 	return in.eval(x.y, sc)
 }
 
+// Only the chosen branch is evaluated: templates guard attributes this way.
 func (x *condExpr) eval(in *interp, sc *scope) (Value, error) {
 	c, err := in.eval(x.cond, sc)
 	if err != nil {
@@ -93,6 +99,7 @@ func (x *condExpr) eval(in *interp, sc *scope) (Value, error) {
 	return Undefined{"the condition of an inline if without else was false"}, nil
 }
 
+// Both operands are evaluated, left first, before the operator looks at their types.
 func (x *binaryExpr) eval(in *interp, sc *scope) (Value, error) {
 	a, err := in.eval(x.x, sc)
 	if err != nil {
@@ -106,6 +113,7 @@ func (x *binaryExpr) eval(in *interp, sc *scope) (Value, error) {
 	return v, at(x.line, err)
 }
 
+// A chain stops at the first comparison that fails; each operand is evaluated at most once.
 func (x *compareExpr) eval(in *interp, sc *scope) (Value, error) {
 	a, err := in.eval(x.x, sc)
 	if err != nil {
@@ -125,6 +133,7 @@ func (x *compareExpr) eval(in *interp, sc *scope) (Value, error) {
 	return true, nil
 }
 
+// x.name and x["name"] are different things: the first prefers methods, the second keys.
 func (x *attrExpr) eval(in *interp, sc *scope) (Value, error) {
 	v, err := in.eval(x.x, sc)
 	if err != nil {
@@ -147,6 +156,7 @@ func (x *itemExpr) eval(in *interp, sc *scope) (Value, error) {
 	return out, at(x.line, err)
 }
 
+// Bounds left out stay nil, which means the same as None.
 func (x *sliceExpr) eval(in *interp, sc *scope) (Value, error) {
 	v, err := in.eval(x.x, sc)
 	if err != nil {
@@ -165,6 +175,7 @@ func (x *sliceExpr) eval(in *interp, sc *scope) (Value, error) {
 	return out, at(x.line, err)
 }
 
+// The function is evaluated before its arguments.
 func (x *callExpr) eval(in *interp, sc *scope) (Value, error) {
 	fn, err := in.eval(x.fn, sc)
 	if err != nil {
@@ -178,6 +189,7 @@ func (x *callExpr) eval(in *interp, sc *scope) (Value, error) {
 	return v, at(x.line, err)
 }
 
+// A filter is looked up when it runs, so that an unknown one in a branch not taken does no harm, as in Jinja.
 func (x *filterExpr) eval(in *interp, sc *scope) (Value, error) {
 	var v Value
 	var err error
@@ -194,6 +206,7 @@ func (x *filterExpr) eval(in *interp, sc *scope) (Value, error) {
 	return out, at(x.line, err)
 }
 
+// A test is looked up when it runs, like a filter.
 func (x *testExpr) eval(in *interp, sc *scope) (Value, error) {
 	v, err := in.eval(x.x, sc)
 	if err != nil {
@@ -214,6 +227,7 @@ type args struct {
 	kw    []Value
 }
 
+// arguments evaluates what a call passes: positions, names, then * and ** spread over them.
 func (in *interp) arguments(c callArgs, sc *scope) (args, error) {
 	var a args
 	var err error
@@ -255,6 +269,7 @@ func (in *interp) arguments(c callArgs, sc *scope) (args, error) {
 	return a, in.charge(16 * (len(a.pos) + len(a.kw)))
 }
 
+// call runs a function; its nesting counts against the depth, which is what ends endless recursion.
 func (in *interp) call(fn Value, a args) (Value, error) {
 	switch f := fn.(type) {
 	case *function:
@@ -269,6 +284,7 @@ func (in *interp) call(fn Value, a args) (Value, error) {
 	return nil, typeErrorf("'%s' object is not callable", typeName(fn))
 }
 
+// undefinedError says what is undefined, when somebody makes use of it.
 func undefinedError(u Undefined) error { return &RuntimeError{Msg: u.what} }
 
 // missing marks an argument that a call left out.
@@ -306,6 +322,7 @@ func indexOf(list []string, s string) int {
 	return -1
 }
 
+// badOperand blames a value of the wrong type, or says that it is undefined, which is the more useful message.
 func badOperand(v Value, msg string) error {
 	if u, ok := v.(Undefined); ok {
 		return undefinedError(u)

@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// filter applies a filter by name, with the arguments ordered by its own parameter names.
 func (in *interp) filter(name string, v Value, a args) (Value, error) {
 	if seq := metaFilter(name); seq != nil {
 		return seq(in, v, a)
@@ -112,6 +113,8 @@ func titleWords(s string) string {
 	return b.String()
 }
 
+// indent puts white space in front of all lines but the first, and of blank ones only when asked. It also turns every
+// kind of line end into \n, and demands a string: both follow from the way Jinja writes it.
 func indent(in *interp, v Value, a []Value) (Value, error) {
 	s, ok := v.(string)
 	if !ok {
@@ -145,6 +148,7 @@ func indent(in *interp, v Value, a []Value) (Value, error) {
 	return b.String(), nil
 }
 
+// toInt never fails on a string: what is no number becomes the default. "3.7" is 3.
 func toInt(in *interp, v Value, a []Value) (Value, error) {
 	fallback := a[0]
 	if isMissing(fallback) {
@@ -184,6 +188,7 @@ func toInt(in *interp, v Value, a []Value) (Value, error) {
 	return fallback, nil
 }
 
+// toFloat is toInt for floats.
 func toFloat(_ *interp, v Value, a []Value) (Value, error) {
 	if n, ok := number(v); ok {
 		return asFloat(n), nil
@@ -202,6 +207,7 @@ func toFloat(_ *interp, v Value, a []Value) (Value, error) {
 	return a[0], nil
 }
 
+// round keeps the type of an integer in the common case; ceil and floor always give a float.
 func round(_ *interp, v Value, a []Value) (Value, error) {
 	n, ok := number(v)
 	if !ok {
@@ -236,6 +242,7 @@ func round(_ *interp, v Value, a []Value) (Value, error) {
 	return nil, typeErrorf("method must be common, ceil or floor")
 }
 
+// defaultTo replaces an undefined value, with boolean also a false one.
 func defaultTo(_ *interp, v Value, a []Value) (Value, error) {
 	if isUndefined(v) || boolArg(a[1], false) && !truthy(v) {
 		if isMissing(a[0]) {
@@ -246,6 +253,7 @@ func defaultTo(_ *interp, v Value, a []Value) (Value, error) {
 	return v, nil
 }
 
+// lengthOf is len(): a generator, the result of map or select, has none.
 func lengthOf(_ *interp, v Value, _ []Value) (Value, error) {
 	n, ok := length(v)
 	if !ok {

@@ -41,6 +41,8 @@ func (in *interp) iterateTrue(v Value) ([]Value, error) {
 	return in.iterate(v)
 }
 
+// mapFilter applies an attribute or another filter to every item. The work is done at once, where Jinja waits until
+// somebody iterates; a template can tell the difference only by an error.
 func mapFilter(in *interp, v Value, a args) (Value, error) {
 	items, err := in.iterateTrue(v)
 	if err != nil {
@@ -157,6 +159,7 @@ func (in *interp) attrOr(v Value, path []Value, fallback Value) (Value, error) {
 	return v, nil
 }
 
+// edge is first or last.
 func (in *interp) edge(v Value, last bool) (Value, error) {
 	if _, ok := v.(*iterator); ok && last {
 		return nil, typeErrorf("'generator' object is not reversible")
@@ -173,6 +176,7 @@ func (in *interp) edge(v Value, last bool) (Value, error) {
 	return items[0], nil
 }
 
+// items is the filter of that name: the pairs of a mapping, none for an undefined value.
 func items(in *interp, v Value, _ []Value) (Value, error) {
 	switch v := v.(type) {
 	case Undefined:
@@ -184,6 +188,7 @@ func items(in *interp, v Value, _ []Value) (Value, error) {
 	return nil, typeErrorf("Can only get item pairs from a mapping.")
 }
 
+// reverse turns a string around, and makes an iterator of anything else.
 func reverse(in *interp, v Value, _ []Value) (Value, error) {
 	src, err := in.iterate(v)
 	if err != nil {
@@ -202,6 +207,7 @@ func reverse(in *interp, v Value, _ []Value) (Value, error) {
 	return &iterator{out}, nil
 }
 
+// joinFilter prints the items, whatever they are, unlike str.join, which wants strings.
 func joinFilter(in *interp, v Value, a []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
@@ -291,6 +297,8 @@ func (in *interp) sorted(items, keys []Value, descending bool) ([]Value, error) 
 	return out, failed
 }
 
+// sortFilter orders by one or several attributes, strings without regard to case unless asked, and keeps the order of
+// equal ones.
 func sortFilter(in *interp, v Value, a []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
@@ -321,6 +329,7 @@ func sortFilter(in *interp, v Value, a []Value) (Value, error) {
 	return &List{Items: out}, err
 }
 
+// dictSort lists the pairs of a mapping ordered by key or value.
 func dictSort(in *interp, v Value, a []Value) (Value, error) {
 	d, ok := v.(*Dict)
 	if !ok {
@@ -346,6 +355,7 @@ func dictSort(in *interp, v Value, a []Value) (Value, error) {
 	return &List{Items: out}, err
 }
 
+// unique keeps the first of equal items.
 func unique(in *interp, v Value, a []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
@@ -397,6 +407,7 @@ func extreme(want int) func(*interp, Value, []Value) (Value, error) {
 	}
 }
 
+// sum adds up from start with the + of templates, so that lists can be joined as well.
 func sum(in *interp, v Value, a []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {

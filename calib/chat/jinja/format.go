@@ -109,6 +109,7 @@ func parseSpec(s string) (spec, string, error) {
 	return sp, s[1:], nil
 }
 
+// directive formats one value.
 func (in *interp) directive(sp spec, v Value) (string, error) {
 	if sp.verb == 's' || sp.verb == 'r' {
 		b := &buffer{in: in}
@@ -157,6 +158,7 @@ func (in *interp) directive(sp spec, v Value) (string, error) {
 	return sp.pad(sp.sign(digits)), nil
 }
 
+// sign puts in front of a number what the flags want there.
 func (sp spec) sign(s string) string {
 	switch {
 	case strings.HasPrefix(s, "-"):
@@ -168,6 +170,7 @@ func (sp spec) sign(s string) string {
 	return s
 }
 
+// pad fills up to the width; zeros go between the sign and the digits.
 func (sp spec) pad(s string) string {
 	gap := sp.width - utf8.RuneCountInString(s)
 	switch {

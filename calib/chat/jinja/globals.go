@@ -17,6 +17,8 @@ var globals = map[string]*function{
 	"strftime_now":    {"strftime_now", strftimeFunc},
 }
 
+// rangeFunc is range() with the bound of the sandbox. Arguments beyond any sensible size are refused before they can
+// overflow in arithmetic.
 func rangeFunc(_ *interp, a args) (Value, error) {
 	if len(a.pos) < 1 || len(a.pos) > 3 || len(a.kw) > 0 {
 		return nil, typeErrorf("range expected 1 to 3 arguments")
@@ -88,6 +90,7 @@ func dictFunc(in *interp, a args) (Value, error) {
 	return d, in.charge(64 * d.Len())
 }
 
+// namespaceFunc makes the one kind of object a template can change.
 func namespaceFunc(in *interp, a args) (Value, error) {
 	v, err := dictFunc(in, a)
 	if err != nil {
@@ -102,6 +105,7 @@ func namespaceFunc(in *interp, a args) (Value, error) {
 	return &namespace{d}, nil
 }
 
+// raiseFunc is how a template refuses its input.
 func raiseFunc(in *interp, a args) (Value, error) {
 	got, err := a.bind("raise_exception", []string{"message"})
 	if err != nil {
@@ -114,6 +118,7 @@ func raiseFunc(in *interp, a args) (Value, error) {
 	return nil, &RaisedError{msg}
 }
 
+// strftimeFunc prints the fixed date: two runs on different days must give the same text.
 func strftimeFunc(in *interp, a args) (Value, error) {
 	got, err := a.bind("strftime_now", []string{"format"})
 	if err != nil {
@@ -139,6 +144,7 @@ var directives = map[byte]string{
 // unpadded are the directives GNU's "-" flag is used with.
 var unpadded = map[byte]string{'d': "2", 'e': "2", 'm': "1", 'H': "15", 'I': "3", 'M': "4", 'S': "5", 'j': "__2"}
 
+// strftime expands the directives one by one. Those whose text depends on a locale are in the C locale.
 func strftime(b *buffer, t time.Time, format string) error {
 	for {
 		text, rest, found := strings.Cut(format, "%")

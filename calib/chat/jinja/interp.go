@@ -20,6 +20,7 @@ type Limits struct {
 // thousand steps for a message.
 var DefaultLimits = Limits{Source: 1 << 20, Steps: 2_000_000, Bytes: 256 << 20, Output: 64 << 20, Depth: 2000}
 
+// withDefaults fills in what a caller left at zero.
 func (l Limits) withDefaults() Limits {
 	for _, f := range []struct{ v, def *int }{
 		{&l.Source, &DefaultLimits.Source}, {&l.Steps, &DefaultLimits.Steps}, {&l.Bytes, &DefaultLimits.Bytes},
@@ -112,6 +113,8 @@ func (in *interp) charge(n int) error {
 // made charges a string that exists already and returns it as a value.
 func (in *interp) made(s string) (Value, error) { return s, in.charge(len(s)) }
 
+// enter goes one level deeper; leave comes back. Whatever recurses, over the tree or over data, goes through them, so
+// that no input can reach the end of the stack, which Go does not survive.
 func (in *interp) enter() error {
 	if in.depth >= in.lim.Depth {
 		return &LimitError{"nested calls and values"}
@@ -156,8 +159,10 @@ type scope struct {
 	parent *scope
 }
 
+// newScope opens a scope below parent.
 func newScope(parent *scope) *scope { return &scope{vars: map[string]Value{}, parent: parent} }
 
+// lookup finds a variable in the scope or those around it.
 func (s *scope) lookup(name string) (Value, bool) {
 	for ; s != nil; s = s.parent {
 		if v, ok := s.vars[name]; ok {
@@ -174,6 +179,7 @@ type buffer struct {
 	output bool
 }
 
+// add appends text, or fails before the text is copied.
 func (b *buffer) add(s string) error {
 	if b.output {
 		if len(s) > b.in.lim.Output-b.b.Len() {

@@ -28,6 +28,7 @@ func FromJSON(data []byte) (Value, error) {
 	return v, nil
 }
 
+// decodeJSON reads the next value token by token: encoding/json would lose the order of keys.
 func decodeJSON(dec *json.Decoder, depth int) (Value, error) {
 	if depth > maxJSONDepth {
 		return nil, fmt.Errorf("JSON nested deeper than %d levels", maxJSONDepth)
@@ -83,6 +84,8 @@ type jsonWriter struct {
 	sorted    bool
 }
 
+// tojson is the filter as Transformers overrides it: json.dumps with characters left as they are and nothing escaped
+// for HTML.
 func tojson(in *interp, v Value, a []Value) (Value, error) {
 	w := &jsonWriter{b: &buffer{in: in}, item: ", ", key: ": ", ascii: boolArg(a[0], false), sorted: boolArg(a[3], false)}
 	if indent := orNone(a[1]); indent != nil {
@@ -114,6 +117,7 @@ func tojson(in *interp, v Value, a []Value) (Value, error) {
 	return w.b.String(), err
 }
 
+// value writes any value; newline is the line end with the indentation of the current level.
 func (w *jsonWriter) value(v Value, newline string) error {
 	if err := w.b.in.enter(); err != nil {
 		return err
@@ -134,6 +138,7 @@ func (w *jsonWriter) value(v Value, newline string) error {
 	return w.b.add(text)
 }
 
+// jsonScalar spells what is neither string nor container; false for what JSON cannot hold.
 func jsonScalar(v Value) (string, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -154,6 +159,7 @@ func jsonScalar(v Value) (string, bool) {
 	return "", false
 }
 
+// object writes the keys as Python does: numbers, booleans and None become strings.
 func (w *jsonWriter) object(d *Dict, newline string) error {
 	keys := make([]string, d.Len())
 	order := make([]int, d.Len())
@@ -205,6 +211,7 @@ func (w *jsonWriter) sequence(open, end string, n int, newline string, element f
 
 var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\f': `\f`, '\b': `\b`}
 
+// quote escapes what JSON must have escaped, and outside of ASCII only on demand, in UTF-16 units.
 func (w *jsonWriter) quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -50,6 +50,7 @@ func normalize(src string) string {
 	return strings.TrimSuffix(src, "\n")
 }
 
+// lex cuts a normalized template into tokens.
 func lex(src string) ([]token, error) {
 	l := &lexer{src: src, lineStart: true}
 	for {
@@ -71,6 +72,7 @@ func (l *lexer) emit(k kind, val string, pos int) {
 	l.toks = append(l.toks, token{k, val, 1 + l.line})
 }
 
+// errorf is a syntax error at a byte offset.
 func (l *lexer) errorf(pos int, format string, args ...any) error {
 	return &SyntaxError{Line: 1 + strings.Count(l.src[:pos], "\n"), Msg: fmt.Sprintf(format, args...)}
 }
@@ -106,6 +108,7 @@ func (l *lexer) text() (bool, error) {
 	}
 }
 
+// data emits literal text, if there is any left after stripping.
 func (l *lexer) data(s string) {
 	if s != "" {
 		l.emit(tData, s, l.pos)
@@ -144,6 +147,7 @@ func nextTag(src string, pos int) int {
 	return -1
 }
 
+// comment passes over a comment. A sign belongs to its end only when it is not the one of its beginning.
 func (l *lexer) comment(open, after int) error {
 	i := strings.Index(l.src[after:], "#}")
 	if i < 0 {
@@ -193,6 +197,7 @@ func word(src string, pos int, w string) (int, bool) {
 	return skipSpace(src, pos+len(w)), true
 }
 
+// skipSpace returns the offset behind white space.
 func skipSpace(src string, pos int) int {
 	return len(src) - len(strings.TrimLeftFunc(src[pos:], isSpace))
 }
@@ -273,10 +278,12 @@ func (l *lexer) inside(end kind, mark string, open int) error {
 	return l.errorf(open, "a tag is not closed: %q is missing", mark)
 }
 
+// isNameRune tells what may stand in a name behind its first letter; names may be in any script.
 func isNameRune(r rune) bool {
 	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
 }
 
+// tagEnd recognises the end of a tag, with its sign, and trims behind it.
 func (l *lexer) tagEnd(end kind, mark string) bool {
 	rest := l.src[l.pos:]
 	sign := byte(0)
@@ -292,6 +299,7 @@ func (l *lexer) tagEnd(end kind, mark string) bool {
 	return true
 }
 
+// operator emits an operator and keeps track of brackets.
 func (l *lexer) operator(stack []byte) ([]byte, error) {
 	for _, op := range operators {
 		if !strings.HasPrefix(l.src[l.pos:], op) {

@@ -7,6 +7,7 @@ type builtin struct {
 	call   func(in *interp, self Value, a []Value) (Value, error)
 }
 
+// bind makes a function of a method and its object.
 func (m builtin) bind(name string, self Value) *function {
 	return &function{name, func(in *interp, a args) (Value, error) {
 		got, err := a.bind(name, m.params)
@@ -86,6 +87,7 @@ var dictMethods = map[string]builtin{
 	}},
 }
 
+// pairs lists the (key, value) tuples of a dict.
 func (in *interp) pairs(d *Dict) ([]Value, error) {
 	if err := in.charge(64 * d.Len()); err != nil {
 		return nil, err
@@ -178,6 +180,7 @@ func (l *loop) attr(name string) Value {
 
 // The helpers below read optional arguments.
 
+// orNone is an optional argument whose default is None.
 func orNone(v Value) Value {
 	if _, ok := v.(missing); ok {
 		return nil
@@ -200,6 +203,7 @@ func strArg(v Value, def string) (string, error) {
 	return "", badOperand(v, "expected a string, not")
 }
 
+// intArg reads an integer argument; True and False are integers too.
 func intArg(v Value, def int64) (int64, error) {
 	if isMissing(v) {
 		return def, nil
@@ -212,6 +216,7 @@ func intArg(v Value, def int64) (int64, error) {
 	return i, nil
 }
 
+// boolArg reads an argument for its truth.
 func boolArg(v Value, def bool) bool {
 	if isMissing(v) {
 		return def

@@ -132,6 +132,7 @@ var strMethods = map[string]builtin{
 	"count": {[]string{"sub", "start", "end"}, count},
 }
 
+// remove is removeprefix or removesuffix.
 func remove(trim func(s, x string) string) func(*interp, Value, []Value) (Value, error) {
 	return func(_ *interp, self Value, a []Value) (Value, error) {
 		x, ok := a[0].(string)
@@ -142,6 +143,7 @@ func remove(trim func(s, x string) string) func(*interp, Value, []Value) (Value,
 	}
 }
 
+// replace counts the occurrences first: what the result will take is charged before it is made.
 func replace(in *interp, self Value, a []Value) (Value, error) {
 	s := self.(string)
 	old, ok1 := a[0].(string)
@@ -166,6 +168,7 @@ func replace(in *interp, self Value, a []Value) (Value, error) {
 	return strings.Replace(s, old, with, times), nil
 }
 
+// count counts occurrences that do not overlap.
 func count(in *interp, self Value, a []Value) (Value, error) {
 	x, ok := a[0].(string)
 	if !ok {
@@ -178,6 +181,7 @@ func count(in *interp, self Value, a []Value) (Value, error) {
 	return int64(strings.Count(s, x)), in.steps(len(s) / 256)
 }
 
+// join is str.join, which accepts nothing but strings.
 func join(in *interp, self Value, a []Value) (Value, error) {
 	items, err := in.iterate(a[0])
 	if err != nil {
@@ -199,6 +203,7 @@ func join(in *interp, self Value, a []Value) (Value, error) {
 	return b.String(), nil
 }
 
+// partition is partition or rpartition, told apart by which of two separators is found.
 func partition(at func(s, sep string) int) func(*interp, Value, []Value) (Value, error) {
 	last := at("aa", "a") == 1
 	return func(in *interp, self Value, a []Value) (Value, error) {
@@ -242,6 +247,7 @@ func split(fromRight bool) func(*interp, Value, []Value) (Value, error) {
 	}
 }
 
+// strings makes a list of strings.
 func (in *interp) strings(parts []string) (Value, error) {
 	size := 32 * len(parts)
 	out := &List{Items: make([]Value, len(parts))}
@@ -252,6 +258,7 @@ func (in *interp) strings(parts []string) (Value, error) {
 	return out, in.charge(size)
 }
 
+// splitOn splits at a separator, at most limit times when that is not negative.
 func splitOn(s, sep string, limit int64, fromRight bool) []string {
 	if limit < 0 || limit >= int64(strings.Count(s, sep)) {
 		return strings.Split(s, sep)
@@ -313,6 +320,7 @@ func reversed(s []string) []string {
 // lineEnds are the characters str.splitlines cuts at; \r\n counts as one.
 const lineEnds = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
+// splitLines is str.splitlines.
 func splitLines(in *interp, self Value, a []Value) (Value, error) {
 	lines, err := in.lines(self.(string), boolArg(a[0], false))
 	if err != nil {
@@ -350,6 +358,7 @@ func (in *interp) lines(s string, keep bool) ([]string, error) {
 // upper maps with the full rule for the one letter that chat text is likely to hold and Go maps to itself.
 func upper(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß", "SS") }
 
+// capitalize is str.capitalize: the rest becomes lower case.
 func capitalize(s string) string {
 	r, w := utf8.DecodeRuneInString(s)
 	if w == 0 {

@@ -54,6 +54,7 @@ func (in *interp) binary(op string, a, b Value) (Value, error) {
 	return nil, typeErrorf("unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
+// concat is "~": the text of both operands, whatever they are.
 func (in *interp) concat(a, b Value) (Value, error) {
 	x, err := in.str(a)
 	if err != nil {
@@ -69,6 +70,7 @@ func (in *interp) concat(a, b Value) (Value, error) {
 	return x + y, nil
 }
 
+// repeat multiplies a string or a list. The size is checked in 64 bits before anything is made.
 func (in *interp) repeat(v Value, n int64) (Value, error) {
 	n = max(n, 0)
 	size := int64(0)
@@ -100,6 +102,7 @@ func (in *interp) repeat(v Value, n int64) (Value, error) {
 	return out, nil
 }
 
+// arithmetic computes on two widened numbers: integers stay integers where Python keeps them.
 func arithmetic(op string, x, y Value) (Value, error) {
 	i, iok := x.(int64)
 	j, jok := y.(int64)
@@ -178,6 +181,7 @@ func integers(op string, a, b int64) (Value, error) {
 	return power(a, b, overflow)
 }
 
+// mul multiplies and tells whether the product fits.
 func mul(a, b int64) (int64, bool) {
 	if a == 0 || b == 0 {
 		return 0, true
@@ -186,6 +190,7 @@ func mul(a, b int64) (int64, bool) {
 	return p, p/b == a && !(a == -1 && b == math.MinInt64) && !(b == -1 && a == math.MinInt64)
 }
 
+// power multiplies step by step; beyond an exponent of 63 only 0, 1 and -1 stay in range.
 func power(a, n int64, overflow error) (Value, error) {
 	if a == 0 || a == 1 || a == -1 { // exponents may be huge
 		if n == 0 || a == 1 || a == -1 && n%2 == 0 {
@@ -206,6 +211,7 @@ func power(a, n int64, overflow error) (Value, error) {
 	return out, nil
 }
 
+// compare evaluates one comparison operator.
 func (in *interp) compare(op string, a, b Value) (bool, error) {
 	switch op {
 	case "==":
@@ -270,6 +276,7 @@ func (in *interp) order(a, b Value) (int, error) {
 	return 0, typeErrorf("'%s' and '%s' have no order", typeName(a), typeName(b))
 }
 
+// contains is "in": substrings, keys, or elements.
 func (in *interp) contains(where, what Value) (bool, error) {
 	switch w := where.(type) {
 	case string:
@@ -359,6 +366,7 @@ func (in *interp) item(v, key Value) (Value, error) {
 	return Undefined{"'" + typeName(v) + " object' has no element " + keyText(key)}, nil
 }
 
+// keyText names a subscript for a message.
 func keyText(key Value) string {
 	switch k := key.(type) {
 	case string:
@@ -488,6 +496,7 @@ func sliceIndices(bounds [3]Value, n int64) (*rangeValue, error) {
 	return r, nil
 }
 
+// rangeLen is how many steps lead from start to before stop.
 func rangeLen(start, stop, step int64) int64 {
 	switch {
 	case step > 0 && start < stop:

@@ -15,6 +15,7 @@ type parser struct {
 // Real templates stay below 20.
 const maxNesting = 150
 
+// parse builds the tree of a normalized template.
 func parse(src string) ([]stmt, error) {
 	toks, err := lex(src)
 	if err != nil {
@@ -29,20 +30,25 @@ func (p *parser) cur() token  { return p.toks[p.i] }
 func (p *parser) next() token { t := p.toks[p.i]; p.i++; return t }
 func (p *parser) line() int   { return p.cur().line }
 
+// errorf is a syntax error at the current token.
 func (p *parser) errorf(format string, args ...any) error {
 	return &SyntaxError{Line: p.line(), Msg: fmt.Sprintf(format, args...)}
 }
 
+// unsupported refuses something by its name, at the current token.
 func (p *parser) unsupported(what string) error {
 	return &UnsupportedError{Line: p.line(), What: what}
 }
 
 func (p *parser) isOp(op string) bool { t := p.cur(); return t.kind == tOp && t.val == op }
+
+// isName tells whether a word stands here: Jinja has no reserved words, only words in places.
 func (p *parser) isName(n string) bool {
 	t := p.cur()
 	return t.kind == tName && t.val == n
 }
 
+// skipOp consumes an operator if it stands here.
 func (p *parser) skipOp(op string) bool {
 	if p.isOp(op) {
 		p.i++
@@ -51,6 +57,7 @@ func (p *parser) skipOp(op string) bool {
 	return false
 }
 
+// skipName consumes a word if it stands here.
 func (p *parser) skipName(n string) bool {
 	if p.isName(n) {
 		p.i++
@@ -59,6 +66,7 @@ func (p *parser) skipName(n string) bool {
 	return false
 }
 
+// expectOp consumes an operator that must stand here.
 func (p *parser) expectOp(op string) error {
 	if !p.skipOp(op) {
 		return p.errorf("expected %q, got %s", op, p.describe())
@@ -66,6 +74,7 @@ func (p *parser) expectOp(op string) error {
 	return nil
 }
 
+// expect consumes a token of a kind that must stand here.
 func (p *parser) expect(k kind, what string) (token, error) {
 	if p.cur().kind != k {
 		return token{}, p.errorf("expected %s, got %s", what, p.describe())
@@ -73,6 +82,7 @@ func (p *parser) expect(k kind, what string) (token, error) {
 	return p.next(), nil
 }
 
+// describe names the current token for a message.
 func (p *parser) describe() string {
 	switch t := p.cur(); t.kind {
 	case tEOF:
@@ -86,6 +96,7 @@ func (p *parser) describe() string {
 	}
 }
 
+// nest goes one level deeper while parsing; unnest comes back.
 func (p *parser) nest() error {
 	if p.depth++; p.depth > maxNesting {
 		return p.errorf("nested deeper than %d levels", maxNesting)
@@ -154,6 +165,7 @@ func statements() map[string]func(*parser) (stmt, error) {
 // refused lists the tags of Jinja2 that would reach outside of the template or that chat templates never use.
 var refused = map[string]bool{"include": true, "import": true, "from": true, "extends": true, "autoescape": true, "do": true, "print": true}
 
+// statement parses a tag from its name on.
 func (p *parser) statement() (stmt, error) {
 	t, err := p.expect(tName, "a tag name")
 	if err != nil {
@@ -170,6 +182,7 @@ func (p *parser) statement() (stmt, error) {
 	return parse(p)
 }
 
+// endTag consumes "%}".
 func (p *parser) endTag() error {
 	_, err := p.expect(tBlockEnd, `"%}"`)
 	return err
@@ -183,6 +196,7 @@ func (p *parser) block(ends ...string) ([]stmt, string, error) {
 	return p.body(ends)
 }
 
+// ifTag parses if, elif, else up to endif.
 func (p *parser) ifTag() (stmt, error) {
 	s := &ifStmt{}
 	for {
@@ -207,6 +221,7 @@ func (p *parser) ifTag() (stmt, error) {
 	}
 }
 
+// forTag parses a loop. Its else branch is outside of the loop: break does not belong there.
 func (p *parser) forTag() (stmt, error) {
 	s := &forStmt{line: p.line()}
 	var err error
@@ -242,6 +257,7 @@ func (p *parser) forTag() (stmt, error) {
 	return s, p.endTag()
 }
 
+// jumpTag parses break and continue.
 func (p *parser) jumpTag() (stmt, error) {
 	p.i--
 	t := p.cur()

@@ -20,6 +20,7 @@ func (p *parser) target(namespace bool) (target, error) {
 	return out, nil
 }
 
+// oneTarget parses a name, an attribute of a namespace, or targets in parentheses.
 func (p *parser) oneTarget(namespace bool) (target, error) {
 	if p.skipOp("(") {
 		if err := p.nest(); err != nil {
@@ -51,6 +52,7 @@ func (p *parser) oneTarget(namespace bool) (target, error) {
 	return out, nil
 }
 
+// setTag parses both forms: {% set x = 1 %} and {% set x %}…{% endset %}.
 func (p *parser) setTag() (stmt, error) {
 	line := p.line()
 	to, err := p.target(true)
@@ -74,6 +76,7 @@ func (p *parser) setTag() (stmt, error) {
 	return s, p.endTag()
 }
 
+// macroTag parses the definition of a macro.
 func (p *parser) macroTag() (stmt, error) {
 	line := p.line()
 	name, err := p.expect(tName, "the name of the macro")
@@ -133,6 +136,7 @@ func (p *parser) macroBody(def *macroDef, end string) (err error) {
 	return err
 }
 
+// callTag parses {% call(args) macro(…) %}…{% endcall %}.
 func (p *parser) callTag() (stmt, error) {
 	s := &callStmt{line: p.line(), body: &macroDef{name: "caller"}}
 	if p.isOp("(") {
@@ -155,6 +159,7 @@ func (p *parser) callTag() (stmt, error) {
 	return s, p.endTag()
 }
 
+// filterTag parses {% filter a|b %}…{% endfilter %}.
 func (p *parser) filterTag() (stmt, error) {
 	line := p.line()
 	f, err := p.filterChain(true)
@@ -168,6 +173,7 @@ func (p *parser) filterTag() (stmt, error) {
 	return &filterStmt{line, f, body}, p.endTag()
 }
 
+// withTag parses {% with a = 1, b = 2 %}…{% endwith %}.
 func (p *parser) withTag() (stmt, error) {
 	s := &withStmt{line: p.line()}
 	for p.cur().kind != tBlockEnd {

@@ -38,11 +38,13 @@ func (p *parser) tuple(cond, empty bool) (expr, error) {
 	return &listExpr{items: items, tuple: true}, nil
 }
 
+// tupleEnd tells where a comma may stand last.
 func (p *parser) tupleEnd() bool {
 	k := p.cur().kind
 	return k == tVarEnd || k == tBlockEnd || p.isOp(")") || p.isName("in") || p.isName("recursive")
 }
 
+// expression parses one expression; cond says whether "x if y else z" is one.
 func (p *parser) expression(cond bool) (expr, error) {
 	if err := p.nest(); err != nil {
 		return nil, err
@@ -65,6 +67,7 @@ func (p *parser) expression(cond bool) (expr, error) {
 	return x, err
 }
 
+// The functions from here to primary are the levels of precedence, loosest first.
 func (p *parser) or() (expr, error) {
 	x, err := p.and()
 	for err == nil && p.skipName("or") {
@@ -99,6 +102,7 @@ func (p *parser) not() (expr, error) {
 
 var comparisons = map[string]bool{"==": true, "!=": true, "<": true, "<=": true, ">": true, ">=": true}
 
+// compare parses a chain of comparisons; "not in" is one operator of two words.
 func (p *parser) compare() (expr, error) {
 	line := p.line()
 	x, err := p.sum()
@@ -152,10 +156,13 @@ func (p *parser) binary(operand func() (expr, error), ops ...string) (expr, erro
 func (p *parser) sum() (expr, error)     { return p.binary(p.concat, "+", "-") }
 func (p *parser) concat() (expr, error)  { return p.binary(p.product, "~") }
 func (p *parser) product() (expr, error) { return p.binary(p.power, "*", "/", "//", "%") }
+
+// power is left-associative in Jinja, unlike in Python.
 func (p *parser) power() (expr, error) {
 	return p.binary(func() (expr, error) { return p.unary(true) }, "**")
 }
 
+// unary binds a sign tighter than filters: -1|abs is 1, and -x|f filters -x.
 func (p *parser) unary(filter bool) (expr, error) {
 	line := p.line()
 	for _, op := range []string{"-", "+"} {
@@ -186,6 +193,7 @@ func (p *parser) unary(filter bool) (expr, error) {
 	return x, err
 }
 
+// primary parses a name, a literal, or something in brackets. Adjacent strings are one.
 func (p *parser) primary() (expr, error) {
 	line := p.line()
 	switch t := p.next(); t.kind {
@@ -251,6 +259,7 @@ func (p *parser) mention(name string) {
 	}
 }
 
+// list parses the rest of [a, b,].
 func (p *parser) list() (expr, error) {
 	l := &listExpr{}
 	for !p.skipOp("]") {
@@ -271,6 +280,7 @@ func (p *parser) list() (expr, error) {
 	return l, nil
 }
 
+// dict parses the rest of {k: v,}.
 func (p *parser) dict(line int) (expr, error) {
 	d := &dictExpr{line: line}
 	for !p.skipOp("}") {
@@ -327,6 +337,7 @@ func (p *parser) postfix(x expr) (expr, error) {
 	}
 }
 
+// call parses the arguments behind a function.
 func (p *parser) call(fn expr) (expr, error) {
 	c := &callExpr{line: p.line(), fn: fn}
 	var err error
@@ -334,6 +345,7 @@ func (p *parser) call(fn expr) (expr, error) {
 	return c, err
 }
 
+// subscript parses what stands in x[…]: a key, or a slice with up to three parts.
 func (p *parser) subscript(x expr, line int) (expr, error) {
 	var parts [3]expr // start, stop, step
 	n := 0
@@ -392,6 +404,7 @@ func (p *parser) filterChain(inline bool) (x expr, err error) {
 	return x, err
 }
 
+// filter parses the name and arguments of one filter.
 func (p *parser) filter(x expr) (expr, error) {
 	f := &filterExpr{line: p.line(), x: x}
 	var err error
@@ -404,6 +417,7 @@ func (p *parser) filter(x expr) (expr, error) {
 	return f, err
 }
 
+// dotted parses a name with dots, which filters and tests may have.
 func (p *parser) dotted(what string) (string, error) {
 	t, err := p.expect(tName, what)
 	name := t.val
@@ -414,6 +428,7 @@ func (p *parser) dotted(what string) (string, error) {
 	return name, err
 }
 
+// test parses what follows "is". An argument needs no parentheses: "x is divisibleby 3".
 func (p *parser) test(x expr, line int) (expr, error) {
 	t := &testExpr{line: line, x: x, neg: p.skipName("not")}
 	var err error
@@ -437,6 +452,7 @@ func (p *parser) test(x expr, line int) (expr, error) {
 	return t, err
 }
 
+// arguments parses "(a, b=1, *c, **d)".
 func (p *parser) arguments() (callArgs, error) {
 	var a callArgs
 	if err := p.expectOp("("); err != nil {
@@ -458,6 +474,7 @@ func (p *parser) arguments() (callArgs, error) {
 	return a, nil
 }
 
+// argument parses one of them, in the order Python demands.
 func (p *parser) argument(a *callArgs) (err error) {
 	switch {
 	case a.star2 != nil:

@@ -74,6 +74,7 @@ func (b *buffer) repr(v Value) error {
 	return typeErrorf("a %s cannot be printed", typeName(v))
 }
 
+// listRepr prints a list, or a tuple with the comma that a single element needs.
 func (b *buffer) listRepr(l *List) error {
 	open, end := "[", "]"
 	if l.Tuple {
@@ -98,6 +99,7 @@ func (b *buffer) listRepr(l *List) error {
 	return b.add(end)
 }
 
+// dictRepr prints the pairs in their order.
 func (b *buffer) dictRepr(d *Dict) error {
 	if err := b.add("{"); err != nil {
 		return err

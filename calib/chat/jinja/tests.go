@@ -5,10 +5,12 @@ import "strings"
 // testFunc is a test as in "x is name(args)".
 type testFunc func(in *interp, v Value, a []Value) (bool, error)
 
+// kindTest is a test of a value alone.
 func kindTest(is func(v Value) bool) testFunc {
 	return func(_ *interp, v Value, _ []Value) (bool, error) { return is(v), nil }
 }
 
+// compareTest is a test by a comparison operator.
 func compareTest(op string) testFunc {
 	return func(in *interp, v Value, a []Value) (bool, error) {
 		if len(a) != 1 {
@@ -18,6 +20,7 @@ func compareTest(op string) testFunc {
 	}
 }
 
+// parityTest is odd or even.
 func parityTest(rest int64) testFunc {
 	return func(_ *interp, v Value, _ []Value) (bool, error) {
 		n, err := binaryMod(v, int64(2))
@@ -25,6 +28,7 @@ func parityTest(rest int64) testFunc {
 	}
 }
 
+// binaryMod is v % by as an integer, -1 when a float leaves a fraction.
 func binaryMod(v, by Value) (int64, error) {
 	x, y, ok := numbers(v, by)
 	if !ok {
@@ -46,6 +50,8 @@ func binaryMod(v, by Value) (int64, error) {
 func isUndefined(v Value) bool { _, ok := v.(Undefined); return ok }
 func isString(v Value) bool    { _, ok := v.(string); return ok }
 func isMapping(v Value) bool   { _, ok := v.(*Dict); return ok }
+
+// isCallable follows Python: whatever has a __call__.
 func isCallable(v Value) bool {
 	_, ok := v.(*function)
 	// Jinja's Undefined has a method __call__, which is enough for callable().
@@ -56,6 +62,7 @@ func isInteger(v Value) bool { _, ok := v.(int64); return ok }
 func isFloat(v Value) bool   { _, ok := v.(float64); return ok }
 func isNumber(v Value) bool  { _, ok := number(v); return ok }
 
+// isSequence is what has a length and can be indexed; Jinja counts mappings in.
 func isSequence(v Value) bool {
 	switch v.(type) {
 	case string, *List, *Dict, *rangeValue, Undefined:
@@ -64,6 +71,7 @@ func isSequence(v Value) bool {
 	return false
 }
 
+// isIterable is what a for tag accepts.
 func isIterable(v Value) bool {
 	switch v.(type) {
 	case string, *List, *Dict, *rangeValue, Undefined, *view, *iterator, *loop:
@@ -84,6 +92,7 @@ func same(_ *interp, v Value, a []Value) (bool, error) {
 	return false, &UnsupportedError{What: "the test \"sameas\" for a " + typeName(a[0])}
 }
 
+// caseTest is lower or upper.
 func caseTest(fold func(string) string) testFunc {
 	return func(in *interp, v Value, _ []Value) (bool, error) {
 		s, err := in.str(v)
@@ -123,6 +132,7 @@ var tests = map[string]testFunc{
 	">=": compareTest(">="), // by these names from select and its kin alone
 }
 
+// test applies a test by name.
 func (in *interp) test(name string, v Value, a []Value) (bool, error) {
 	t := tests[name]
 	if t == nil {

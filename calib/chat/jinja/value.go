@@ -47,6 +47,7 @@ func (d *Dict) Get(key string) (Value, bool) {
 	return d.vals[i], true
 }
 
+// set stores under a hash computed by hashKey; an existing key keeps its place.
 func (d *Dict) set(hash any, key, v Value) {
 	if i, ok := d.index[hash]; ok {
 		d.vals[i] = v
@@ -67,6 +68,7 @@ func (d *Dict) put(key, v Value) error {
 	return nil
 }
 
+// at is Get for a key of any type; an unhashable one is in no dict.
 func (d *Dict) at(key Value) (Value, bool) {
 	h, ok := hashKey(key)
 	if !ok {
@@ -160,6 +162,7 @@ func truthy(v Value) bool {
 	return true
 }
 
+// typeName is what Python calls the type of a value, for its messages.
 func typeName(v Value) string {
 	switch v := v.(type) {
 	case nil:
@@ -295,6 +298,7 @@ func (in *interp) equal(a, b Value) (bool, error) {
 	return false, nil
 }
 
+// equalAll compares two sequences of the same length.
 func (in *interp) equalAll(a, b []Value) (bool, error) {
 	if err := in.enter(); err != nil {
 		return false, err
@@ -315,6 +319,7 @@ func numbers(a, b Value) (x, y Value, ok bool) {
 	return x, y, okx && oky
 }
 
+// number widens a bool to an integer and tells whether a value is a number at all.
 func number(v Value) (Value, bool) {
 	switch v := v.(type) {
 	case bool:
@@ -325,6 +330,7 @@ func number(v Value) (Value, bool) {
 	return nil, false
 }
 
+// asFloat converts a widened number.
 func asFloat(v Value) float64 {
 	switch v := v.(type) {
 	case int64:
