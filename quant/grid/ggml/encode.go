@@ -81,6 +81,9 @@ func (t *Type) encodeWith(set *kernels, dst []byte, x []float32, rows, k int, im
 		set = nil
 	}
 	t.encode(&encoder{coder: newCoder(set), dst: dst, x: x, cols: k, im: columns{im: im}})
+	if t.Elems == 1 {
+		return nil // plain numbers have been checked
+	}
 	if i := t.check(dst, t.Bytes); i >= 0 {
 		perRow := k / t.Elems
 		return &OverflowError{Type: t.Name, Row: i / perRow, Block: i % perRow}

@@ -1,6 +1,7 @@
 package ggml
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"testing"
@@ -82,11 +83,16 @@ func FuzzEncode(f *testing.F) {
 			}
 			size, _ := ty.RowBytes(superBlock)
 			dst := make([]byte, size)
-			weights := im
+			weights := im // up to 255
 			if mode&2 != 0 && !ty.NeedsImatrix {
 				weights = nil
 			}
-			if err := ty.EncodeRows(dst, x, 1, superBlock, weights); err != nil {
+			err := ty.EncodeRows(dst, x, 1, superBlock, weights)
+			portable := make([]byte, size)
+			if again := ty.encodeWith(nil, portable, x, 1, superBlock, weights); (err == nil) != (again == nil) || !bytes.Equal(dst, portable) {
+				t.Fatalf("%s: kernels (%v) write %x, portable code (%v) %x", ty.Name, err, dst, again, portable)
+			}
+			if err != nil {
 				var bad *NonFiniteError
 				var over *OverflowError
 				if !errors.As(err, &bad) && !errors.As(err, &over) {

@@ -31,11 +31,9 @@ func encodeIQ1M(e *encoder) {
 func encodeBlockIQ1M(b []byte, grid *codebook, x, im []float32) {
 	var w [superBlock]float32
 	if im != nil {
-		importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
+		importanceWeights(w[:], x, im, float32(2*sumSquares(x)/superBlock))
 	} else {
-		for i, v := range x {
-			w[i] = float32(v * v)
-		}
+		squares(w[:], x)
 	}
 	var subs [16]iq1mSub
 	for j := range subs {

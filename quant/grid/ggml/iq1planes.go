@@ -47,8 +47,9 @@ func (c *coder) ternaryStart(x []float32, im columns) {
 	} else {
 		c.importanceWeights(im, 2)
 	}
-	c.k.roots(&pl.v[0], &pl.wx[0], &pl.w[0], &pl.x[0], superBlock)
-	tp := &pl.ternary
+	bp := c.books()
+	c.k.roots(&bp.v[0], &bp.wx[0], &pl.w[0], &pl.x[0], superBlock)
+	tp := &bp.ternary
 	var peak, weight [lanes]float32
 	c.k.rowPeak(&peak[0], &pl.x[0], superBlock)
 	c.k.rowPeak(&weight[0], &pl.w[0], superBlock)
@@ -59,10 +60,10 @@ func (c *coder) ternaryStart(x []float32, im columns) {
 
 // ternarySort sorts sub-block j of n rows and marks lanes where it counts as zero.
 func (c *coder) ternarySort(j, n int, zero float32, network []uint16) {
-	pl, tp := c.pl, &c.pl.ternary
+	pl, tp := c.pl, &c.bp.ternary
 	from, to := j*n*lanes, (j+1)*n*lanes
 	copy(tp.key[:], pl.x[from:to])
-	copy(tp.a[:], pl.wx[from:to])
+	copy(tp.a[:], c.bp.wx[from:to])
 	copy(tp.b[:], pl.w[from:to])
 	for i := range n {
 		for l := range lanes {
@@ -98,7 +99,7 @@ func (tp *ternaryPlanes) ternaryWord(g, l int, levels []uint8) {
 
 // ternaryNearest moves the levels of `groups` groups from row `row` on to codewords.
 func (c *coder) ternaryNearest(grid *codebook, first, groups, row int) {
-	pl, tp := c.pl, &c.pl.ternary
+	pl, tp := c.pl, &c.bp.ternary
 	c.k.pairs.nearest(&tp.words[first*lanes], &tp.levels[first*lanes], &pl.x[row*lanes], &pl.w[row*lanes], &tp.scale[0], groups,
 		&tp.values[0], 4, &grid.index[0], &grid.start[0], &grid.list[0])
 }
@@ -126,7 +127,7 @@ func (e *encoder) encodeIQ1SPlanes(grid *codebook) {
 	var subs [lanes][8]iq1sSub
 	e.tiles(superBlock, sizeIQ1S, func(dst []byte, x []float32, im columns) {
 		e.ternaryStart(x, im)
-		tp := &e.pl.ternary
+		tp := &e.bp.ternary
 		blocks := len(x) / superBlock
 		for j := range 8 {
 			e.ternarySort(j, 32, zeroIQ1S, network32())
@@ -152,7 +153,7 @@ func (e *encoder) encodeIQ1SPlanes(grid *codebook) {
 
 // splitIQ1S turns the division found in lane l into levels.
 func (c *coder) splitIQ1S(s *iq1sSub, l int) {
-	tp := &c.pl.ternary
+	tp := &c.bp.ternary
 	if !plausible(tp.scale[l]) {
 		tp.odd[l] = true
 	}
@@ -176,7 +177,7 @@ func (c *coder) splitIQ1S(s *iq1sSub, l int) {
 
 // wordsIQ1S takes the codewords of lane l and refits the scale where one has moved.
 func (c *coder) wordsIQ1S(s *iq1sSub, j, l int) {
-	tp := &c.pl.ternary
+	tp := &c.bp.ternary
 	if tp.zero[l] || tp.odd[l] {
 		return
 	}
@@ -195,7 +196,7 @@ func (e *encoder) encodeIQ1MPlanes(grid *codebook) {
 	var subs [lanes][16]iq1mSub
 	e.tiles(superBlock, sizeIQ1M, func(dst []byte, x []float32, im columns) {
 		e.ternaryStart(x, im)
-		tp := &e.pl.ternary
+		tp := &e.bp.ternary
 		blocks := len(x) / superBlock
 		for j := range 16 {
 			e.ternarySort(j, 16, zeroIQ1M, network16())
@@ -230,7 +231,7 @@ func (e *encoder) encodeIQ1MPlanes(grid *codebook) {
 
 // splitIQ1M turns the division found in lane l into levels.
 func (c *coder) splitIQ1M(s *iq1mSub, l int) {
-	tp := &c.pl.ternary
+	tp := &c.bp.ternary
 	if !plausible(tp.scale[l]) {
 		tp.odd[l] = true
 	}
@@ -253,7 +254,7 @@ func (c *coder) splitIQ1M(s *iq1mSub, l int) {
 
 // wordsIQ1M takes the codewords of lane l and refits the scale where one has moved.
 func (c *coder) wordsIQ1M(s *iq1mSub, j, l int) {
-	tp := &c.pl.ternary
+	tp := &c.bp.ternary
 	if tp.zero[l] || tp.odd[l] {
 		return
 	}

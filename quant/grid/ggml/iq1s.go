@@ -27,7 +27,7 @@ func encodeIQ1S(e *encoder) {
 // encodeBlockIQ1S is the portable encoder of one super-block.
 func encodeBlockIQ1S(b []byte, grid *codebook, x, im []float32) {
 	var w [superBlock]float32
-	importanceWeights(w[:], x, im, 2*sumSquares(x)/superBlock)
+	importanceWeights(w[:], x, im, float32(2*sumSquares(x)/superBlock))
 	var subs [8]iq1sSub
 	for j := range subs {
 		subs[j].fit(grid, x[32*j:32*j+32], w[32*j:32*j+32])

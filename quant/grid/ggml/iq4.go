@@ -21,18 +21,17 @@ var levelsIQ4 = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25,
 var middlesIQ4 = [15]float32{-115.5, -93.5, -74, -57, -42, -28.5, -16, -4.5, 7, 19, 31.5, 45.5, 61, 79, 101}
 
 var (
-	scalarIQ4NL = Scalar{
-		Type: "IQ4_NL", Span: 32, Sub: 32, Levels: levelsIQ4[:], ScaleMin: 1, ScaleMax: 1, MinMax: 1,
-		roundD: roundF16, fit: fitIQ4NL, pack: packIQ4NL, unpack: unpackIQ4NL,
+	scalarIQ4NL = newScalar(Scalar{
+		Type: "IQ4_NL", Span: 32, Sub: 32, Levels: levelsIQ4[:], fit: fitIQ4NL, pack: packIQ4NL, unpack: unpackIQ4NL,
+		weights: weightsIQ4, search: searchesIQ4,
 		codes: func(codes []uint8, p *Params, x []float32) { codesIQ4(codes, x, inverse(p.D)) },
-		sub:   func(_ []uint8, x, w []float32) (float32, float32) { return searchIQ4(x, w), 0 },
-	}
-	scalarIQ4XS = Scalar{
-		Type: "IQ4_XS", Span: superBlock, Sub: 32, Levels: levelsIQ4[:], ScaleMin: -32, ScaleMax: 31, MinMax: 1,
-		roundD: roundF16, fit: fitIQ4XS, pack: packIQ4XS, unpack: unpackIQ4XS,
+	})
+	scalarIQ4XS = newScalar(Scalar{
+		Type: "IQ4_XS", Span: superBlock, Sub: 32, Levels: levelsIQ4[:], ScaleMin: -32, ScaleMax: 31,
+		fit: fitIQ4XS, pack: packIQ4XS, unpack: unpackIQ4XS, weights: weightsIQ4, search: searchesIQ4,
 		codes: func(codes []uint8, p *Params, x []float32) { codesIQ4XS(codes, p.D, p, x) },
-		sub:   func(_ []uint8, x, w []float32) (float32, float32) { return searchIQ4(x, w), 0 },
-	}
+	})
+	searchesIQ4 = subSearch{other: searchIQ4, plane: func(k *kernels, x, w *float32, n int, scale *float32) { k.iq4(x, w, n, scale) }}
 )
 
 func decodeIQ4NL(dst []float32, src []byte) { decodeScalar(&scalarIQ4NL, sizeIQ4NL, dst, src) }
@@ -97,9 +96,7 @@ func sumsIQ4(x, w []float32, inv float32) (a, b float32) {
 // weightsIQ4 fills the weights of a block: sigma² is twice the mean square.
 func weightsIQ4(w, x, im []float32) {
 	if im == nil {
-		for i, v := range x {
-			w[i] = float32(v * v)
-		}
+		squares(w, x)
 		return
 	}
 	importanceWeights(w, x, im, float32(sumSquares(x)*(2/float32(len(x)))))

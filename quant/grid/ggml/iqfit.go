@@ -63,7 +63,7 @@ type iqSub struct {
 func (t *iqSpec) encodeBlock(out *iqBlock, x, im []float32) {
 	*out = iqBlock{}
 	var w [superBlock]float32
-	sigma2 := t.sigma * sumSquares(x) / superBlock
+	sigma2 := float32(t.sigma * sumSquares(x) / superBlock)
 	if im != nil {
 		importanceWeights(w[:], x, im, sigma2)
 	} else {

@@ -34,11 +34,11 @@ func (t *iqSpec) gridKernels(c *coder) iqGridKernels {
 
 // encodePlanes is encodeBlock for up to 16 super-blocks.
 func (t *iqSpec) encodePlanes(c *coder, out []iqBlock, x []float32, im columns) {
-	pl := c.load(x, superBlock)
+	pl, bp := c.load(x, superBlock), c.books()
 	t.planeWeights(c, im)
-	c.k.signs(&pl.mag[0], &pl.signs[0], &pl.x[0], &pl.w[0], superBlock, t.parity)
-	c.k.roots(&pl.v[0], &pl.wx[0], &pl.w[0], &pl.mag[0], superBlock)
-	wp := &pl.word
+	c.k.signs(&bp.mag[0], &bp.signs[0], &pl.x[0], &pl.w[0], superBlock, t.parity)
+	c.k.roots(&bp.v[0], &bp.wx[0], &pl.w[0], &bp.mag[0], superBlock)
+	wp := &bp.word
 	c.k.rowPeak(&wp.amax[0], &pl.x[0], superBlock)
 	wp.odd = [lanes]bool{}
 	grid := t.gridKernels(c)
@@ -53,7 +53,7 @@ func (t *iqSpec) encodePlanes(c *coder, out []iqBlock, x []float32, im columns) 
 		}
 		t.planeRefit(c, &grid, j)
 		for b := range out {
-			scales[b][j] = t.planeResult(pl, &grid, &out[b], j, b)
+			scales[b][j] = t.planeResult(bp, &grid, &out[b], j, b)
 		}
 	}
 	for b := range out {
@@ -81,8 +81,9 @@ func (t *iqSpec) planeWeights(c *coder, im columns) {
 // planeStart finds the first scale and the peak that the candidates divide, and marks zero sub-blocks and blocks whose
 // numbers leave the range of exact rounding.
 func (t *iqSpec) planeStart(c *coder, j int) {
-	pl, wp := c.pl, &c.pl.word
-	mag := subPlane(pl.mag[:], j, t.sub)
+	pl, bp := c.pl, c.bp
+	wp := &bp.word
+	mag := subPlane(bp.mag[:], j, t.sub)
 	c.k.rowMax(&wp.peak[0], mag, t.sub)
 	for l, peak := range wp.peak {
 		wp.dead[l] = peak < t.eps || peak == 0
@@ -95,7 +96,7 @@ func (t *iqSpec) planeStart(c *coder, j int) {
 			wp.dead[l] = wp.dead[l] || wp.peak[l] <= 0
 		}
 	}
-	largest := float32(2*t.top+1) + float32(t.steps)*t.step
+	largest := float32(2*t.top+1) + float32(float32(t.steps)*t.step)
 	for l := range lanes {
 		wp.best[l] = 0
 		if wp.dead[l] {
@@ -111,24 +112,25 @@ func (t *iqSpec) planeStart(c *coder, j int) {
 
 // planeCandidate tries the scale peak/numerator.
 func (t *iqSpec) planeCandidate(c *coder, grid *iqGridKernels, j int, numerator float32) {
-	wp := &c.pl.word
-	grid.levels(&wp.levels[0], &wp.step[0], subPlane(c.pl.mag[:], j, t.sub), &wp.peak[0], t.sub, numerator)
+	wp := &c.bp.word
+	grid.levels(&wp.levels[0], &wp.step[0], subPlane(c.bp.mag[:], j, t.sub), &wp.peak[0], t.sub, numerator)
 	t.planeWords(c, grid, j, &wp.step)
 	c.k.better(&wp.scale[0], &wp.best[0], &wp.bestWords[0], &wp.bestLevels[0], &wp.a[0], &wp.b[0], &wp.words[0], &wp.levels[0], grid.groups)
 }
 
 // planeWords moves the levels to codewords at the given scales and sums up for the fit.
 func (t *iqSpec) planeWords(c *coder, grid *iqGridKernels, j int, scale *[lanes]float32) {
-	pl, wp := c.pl, &c.pl.word
+	pl, bp := c.pl, c.bp
+	wp := &bp.word
 	book := grid.grid
-	grid.nearest(&wp.words[0], &wp.levels[0], subPlane(pl.mag[:], j, t.sub), subPlane(pl.v[:], j, t.sub), &scale[0], grid.groups,
+	grid.nearest(&wp.words[0], &wp.levels[0], subPlane(bp.mag[:], j, t.sub), subPlane(bp.v[:], j, t.sub), &scale[0], grid.groups,
 		&oddValues[0], 0, &book.index[0], &book.start[0], &book.list[0])
-	grid.fit(&wp.a[0], &wp.b[0], subPlane(pl.w[:], j, t.sub), subPlane(pl.wx[:], j, t.sub), &wp.words[0], t.sub)
+	grid.fit(&wp.a[0], &wp.b[0], subPlane(pl.w[:], j, t.sub), subPlane(bp.wx[:], j, t.sub), &wp.words[0], t.sub)
 }
 
 // planeRefit is refitScale in every lane.
 func (t *iqSpec) planeRefit(c *coder, grid *iqGridKernels, j int) {
-	wp := &c.pl.word
+	wp := &c.bp.word
 	var refit [lanes]bool
 	for l, scale := range wp.scale {
 		offGrid := false
@@ -144,7 +146,7 @@ func (t *iqSpec) planeRefit(c *coder, grid *iqGridKernels, j int) {
 			wp.peak[l] = scale
 		}
 	}
-	grid.levels(&wp.levels[0], &wp.step[0], subPlane(c.pl.mag[:], j, t.sub), &wp.peak[0], t.sub, 1)
+	grid.levels(&wp.levels[0], &wp.step[0], subPlane(c.bp.mag[:], j, t.sub), &wp.peak[0], t.sub, 1)
 	for g := range grid.groups {
 		for l := range lanes {
 			i := g*lanes + l
@@ -163,8 +165,8 @@ func (t *iqSpec) planeRefit(c *coder, grid *iqGridKernels, j int) {
 }
 
 // planeResult writes what lane l found for sub-block j and returns its scale.
-func (t *iqSpec) planeResult(pl *planes, grid *iqGridKernels, out *iqBlock, j, l int) float32 {
-	wp := &pl.word
+func (t *iqSpec) planeResult(bp *bookPlanes, grid *iqGridKernels, out *iqBlock, j, l int) float32 {
+	wp := &bp.word
 	scale := wp.scale[l]
 	if wp.dead[l] || scale == 0 {
 		return 0
@@ -174,7 +176,7 @@ func (t *iqSpec) planeResult(pl *planes, grid *iqGridKernels, out *iqBlock, j, l
 		scale, invert = -scale, 0xff
 	}
 	for g := j * t.sub / 8; g < (j+1)*t.sub/8; g++ {
-		out.signs[g] = pl.signs[g*lanes+l] ^ invert
+		out.signs[g] = bp.signs[g*lanes+l] ^ invert
 	}
 	for g := range grid.groups {
 		out.words[j*grid.groups+g] = uint16(grid.grid.index[wp.bestWords[g*lanes+l]])

@@ -132,6 +132,30 @@ func compareEncoders(t *testing.T, ty *Type, set *kernels, x []float32, k int, i
 	}
 }
 
+// TestFitSubKernels compares the vector form of FitSub with the portable searches.
+func TestFitSubKernels(t *testing.T) {
+	eachKernelSet(t, func(t *testing.T, set *kernels) {
+		eachScalar(t, func(t *testing.T, _ *Type, s *Scalar) {
+			if !s.search.vector() {
+				t.Skip("no kernel")
+			}
+			for _, x := range strangeRows(5, lanes*s.Sub) {
+				w, _ := gaussian(6, len(x))
+				for i := range w {
+					w[i] *= w[i]
+				}
+				n := len(x) / s.Sub
+				got, want := make([]float32, 2*n), make([]float32, 2*n)
+				s.fitSubPlanes(newCoder(set), got[:n], got[n:], 0, x, w)
+				for j := range n { // one at a time: portable
+					s.FitSub(want[j:j+1], want[n+j:n+j+1], x[j*s.Sub:(j+1)*s.Sub], w[j*s.Sub:(j+1)*s.Sub])
+				}
+				require.Equal(t, want, got)
+			}
+		})
+	})
+}
+
 // TestKernelsAnyShape encodes matrices of odd sizes.
 func TestKernelsAnyShape(t *testing.T) {
 	eachKernelSet(t, func(t *testing.T, set *kernels) {

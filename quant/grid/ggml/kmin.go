@@ -59,14 +59,11 @@ func (t *kmin) fitBatch(c *coder, p []Params, codes []uint8, x []float32, im col
 	work := c.work()
 	subs := superBlock / t.sub
 	spec := &t.plain
-	if im.none() {
-		t.plainWeights(work.w[:], x)
-	} else {
+	if !im.none() {
 		spec = &t.weighted
-		for i := 0; i < len(x); i += superBlock {
-			block := x[i : i+superBlock]
-			importanceWeights(work.w[i:i+superBlock], block, im.of(i, superBlock), t.sigma*sumSquares(block)/superBlock)
-		}
+	}
+	for i := 0; i < len(x); i += superBlock {
+		t.weights(work.w[i:i+superBlock], x[i:i+superBlock], im.of(i, superBlock))
 	}
 	for j := range len(x) / t.sub {
 		from, to := j*t.sub, (j+1)*t.sub
@@ -136,7 +133,7 @@ func (t *kmin) requant(codes []uint8, p *Params, x []float32) {
 		if step == 0 {
 			continue
 		}
-		m := p.DMin * float32(p.Min[j])
+		m := float32(p.DMin * float32(p.Min[j]))
 		for i := j * t.sub; i < (j+1)*t.sub; i++ {
 			codes[i] = uint8(rnClamp((x[i]+m)/step, 0, levels))
 		}
@@ -171,7 +168,7 @@ func (t *kmin) fitPlanes(c *coder, p []Params, codes []uint8, x []float32, im co
 	for b := range p {
 		for j := range subs {
 			pl.step[j*lanes+b] = p[b].D * float32(p[b].Scale[j])
-			pl.offset[j*lanes+b] = p[b].DMin * float32(p[b].Min[j])
+			pl.offset[j*lanes+b] = float32(p[b].DMin * float32(p[b].Min[j]))
 		}
 	}
 	for j := range subs {
@@ -221,12 +218,20 @@ func (t *kmin) planeFittedScales(c *coder, p []Params) {
 	}
 }
 
+// weights fills the weights of one super-block.
+func (t *kmin) weights(w, x, im []float32) {
+	if im == nil {
+		t.plainWeights(w, x)
+		return
+	}
+	importanceWeights(w, x, im, float32(t.sigma*sumSquares(x)/superBlock))
+}
+
 // scalar builds the public view of a type with minima.
 func (t *kmin) scalar(name string, pack func([]byte, *Params, []uint8), unpack func(*Params, []uint8, []byte)) Scalar {
-	return Scalar{
+	return newScalar(Scalar{
 		Type: name, Span: superBlock, Sub: t.sub, Levels: integers(0, int(t.plain.levels)), HasMin: true,
-		ScaleMin: 0, ScaleMax: int16(t.scaleLevels), MinMax: int16(t.scaleLevels),
-		roundD: roundF16, fit: t.fit, codes: t.requant, pack: pack, unpack: unpack,
-		sub: func(codes []uint8, x, w []float32) (float32, float32) { return searchAsym(codes, x, w, &t.weighted) },
-	}
+		ScaleMax: int16(t.scaleLevels), MinMax: int16(t.scaleLevels),
+		fit: t.fit, codes: t.requant, weights: t.weights, search: subSearch{asym: &t.weighted}, pack: pack, unpack: unpack,
+	})
 }

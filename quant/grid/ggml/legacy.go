@@ -215,7 +215,7 @@ func (t *legacy) fit(_ *coder, p []Params, codes []uint8, x []float32, im column
 		if im.none() {
 			d, m = t.plain(c, block)
 		} else {
-			importanceWeights(w[:], block, im.of(at, legacyBlock), sumSquares(block)/legacyBlock)
+			t.weights(w[:], block, im.of(at, legacyBlock))
 			d, m = t.search(c, block, w[:], spec)
 		}
 		p[b] = Params{D: roundF16(d), DMin: -roundF16(m)}
@@ -223,21 +223,25 @@ func (t *legacy) fit(_ *coder, p []Params, codes []uint8, x []float32, im column
 	}
 }
 
+// weights fills the weights of one block; the encoder takes the mean square of the whole row.
+func (t *legacy) weights(w, x, im []float32) {
+	if im == nil {
+		squares(w, x)
+		return
+	}
+	importanceWeights(w, x, im, float32(sumSquares(x)/legacyBlock))
+}
+
 func (t *legacy) scalar(name string) Scalar {
 	s := Scalar{
-		Type: name, Span: legacyBlock, Sub: legacyBlock, Levels: integers(int(-t.levels), int(t.levels-1)),
-		HasMin: t.hasMin, ScaleMin: 1, ScaleMax: 1, MinMax: 1, roundD: roundF16, fit: t.fit, unpack: t.unpack,
-		pack: func(b []byte, p *Params, codes []uint8) { t.packBlock(b, p.D, -p.DMin, codes) },
-		codes: func(codes []uint8, p *Params, x []float32) {
-			t.clampedCodes(codes, x, inverse(p.D), p.DMin)
-		},
-		sub: func(codes []uint8, x, w []float32) (float32, float32) {
-			d, m := t.search(codes, x, w, t.weighted())
-			return d, -m
-		},
+		Type: name, Span: legacyBlock, Sub: legacyBlock, Levels: integers(int(-t.levels), int(t.levels-1)), HasMin: t.hasMin,
+		fit: t.fit, weights: t.weights, search: subSearch{levels: t.levels}, unpack: t.unpack,
+		pack:  func(b []byte, p *Params, codes []uint8) { t.packBlock(b, p.D, -p.DMin, codes) },
+		codes: func(codes []uint8, p *Params, x []float32) { t.clampedCodes(codes, x, inverse(p.D), p.DMin) },
 	}
 	if t.hasMin {
 		s.Levels = integers(0, int(t.levels))
+		s.search = subSearch{asym: t.weighted()}
 	}
-	return s
+	return newScalar(s)
 }

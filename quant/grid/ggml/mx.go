@@ -16,26 +16,24 @@ var levelsE2M1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8,
 var middlesE2M1 = [7]float32{0.5, 1.5, 2.5, 3.5, 5, 7, 10}
 
 var (
-	scalarMXFP4 = Scalar{
-		Type: "MXFP4", Span: 32, Sub: 32, Levels: levelsE2M1[:], ScaleMin: 1, ScaleMax: 1, MinMax: 1,
-		roundD: func(d float32) float32 { return halfE8M0(nearestE8M0(d)) },
-		fit:    fitMXFP4, pack: packMXFP4, unpack: unpackMXFP4,
+	scalarMXFP4 = newScalar(Scalar{
+		Type: "MXFP4", Span: 32, Sub: 32, Levels: levelsE2M1[:], roundD: func(d float32) float32 { return halfE8M0(nearestE8M0(d)) },
+		fit: fitMXFP4, pack: packMXFP4, unpack: unpackMXFP4, weights: func(w, x, im []float32) { weightsOr1(w, im) },
 		codes: func(codes []uint8, p *Params, x []float32) { codesE2M1(codes, x, p.D) },
-		sub: func(_ []uint8, x, _ []float32) (float32, float32) {
+		search: subSearch{other: func(x, _ []float32) float32 {
 			_, amax := extreme(x)
-			return halfE8M0(exponentMXFP4(amax)), 0
-		},
-	}
-	scalarNVFP4 = Scalar{
-		Type: "NVFP4", Span: 64, Sub: 16, Levels: levelsE2M1[:], ScaleMin: 0, ScaleMax: 0x7e, MinMax: 1,
+			return halfE8M0(exponentMXFP4(amax))
+		}},
+	})
+	scalarNVFP4 = newScalar(Scalar{
+		Type: "NVFP4", Span: 64, Sub: 16, Levels: levelsE2M1[:], ScaleMax: 0x7e,
 		roundD: func(float32) float32 { return 1 }, subScale: func(b int16) float32 { return halfUE4M3(uint8(b)) },
-		fit: fitNVFP4, pack: packNVFP4, unpack: unpackNVFP4,
-		codes: codesNVFP4,
-		sub: func(_ []uint8, x, _ []float32) (float32, float32) {
+		fit: fitNVFP4, pack: packNVFP4, unpack: unpackNVFP4, codes: codesNVFP4, weights: func(w, x, im []float32) { weightsOr1(w, im) },
+		search: subSearch{other: func(x, _ []float32) float32 {
 			_, amax := extreme(x)
-			return halfUE4M3(roundUE4M3(amax / 6)), 0
-		},
-	}
+			return halfUE4M3(roundUE4M3(amax / 6))
+		}},
+	})
 )
 
 func encodeMXFP4(e *encoder)                { encodeSmall(e, &scalarMXFP4, 17) }
@@ -171,7 +169,7 @@ func halfUE4M3(b uint8) float32 {
 	case exp == 0:
 		return man * 0x1p-10
 	}
-	return (1 + man/8) * math.Float32frombits(uint32(exp-8+127)<<23)
+	return (1 + float32(man/8)) * math.Float32frombits(uint32(exp-8+127)<<23)
 }
 
 // roundUE4M3 rounds half up to an unsigned E4M3 byte, saturating at 448 (0x7e).

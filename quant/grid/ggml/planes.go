@@ -13,6 +13,7 @@ const exactRange = 4e6
 type coder struct {
 	k  *kernels // nil: portable code
 	pl *planes
+	bp *bookPlanes
 	kw *kwork
 }
 
@@ -27,16 +28,25 @@ type planes struct {
 	sigma               [lanes]float32
 	levels              [16 * lanes]uint8
 
-	// Codebook types: magnitudes, square roots of the weights, weights times magnitudes; sign bytes, a row per 8 weights.
-	mag, v, wx [superBlock * lanes]float32
-	signs      [superBlock / 8 * lanes]uint8
-	word       wordPlanes
-	ternary    ternaryPlanes
-
 	stage  [superBlock * lanes]float32 // blocks one after another, where the input is not
 	out    [superBlock * lanes]uint8
 	column int // column of the first weight of im, plus 1; 0: none loaded
 	width  int // len of the importance loaded
+}
+
+// bookPlanes is the memory that only the codebook types need.
+type bookPlanes struct {
+	mag, v, wx [superBlock * lanes]float32   // magnitudes, square roots of the weights, weights times magnitudes
+	signs      [superBlock / 8 * lanes]uint8 // a row per 8 weights
+	word       wordPlanes
+	ternary    ternaryPlanes
+}
+
+func (c *coder) books() *bookPlanes {
+	if c.bp == nil {
+		c.bp = new(bookPlanes)
+	}
+	return c.bp
 }
 
 func (c *coder) planes() *planes {

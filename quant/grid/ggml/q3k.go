@@ -9,12 +9,11 @@ package ggml
 
 const sizeQ3K = 110
 
-var scalarQ3K = Scalar{
-	Type: "Q3_K", Span: superBlock, Sub: 16, Levels: integers(-4, 3), ScaleMin: -32, ScaleMax: 31, MinMax: 1,
-	roundD: roundF16, fit: fitQ3K, pack: packQ3K, unpack: unpackQ3K,
+var scalarQ3K = newScalar(Scalar{
+	Type: "Q3_K", Span: superBlock, Sub: 16, Levels: integers(-4, 3), ScaleMin: -32, ScaleMax: 31,
+	fit: fitQ3K, weights: weightsQ3K, search: subSearch{levels: 4}, pack: packQ3K, unpack: unpackQ3K,
 	codes: func(codes []uint8, p *Params, x []float32) { requantSym(codes, p, x, 4) },
-	sub:   func(codes []uint8, x, w []float32) (float32, float32) { return searchSym(codes, x, w, 4), 0 },
-}
+})
 
 func encodeQ3K(e *encoder)                { encodeScalar(e, &scalarQ3K, sizeQ3K) }
 func decodeQ3K(dst []float32, src []byte) { decodeScalar(&scalarQ3K, sizeQ3K, dst, src) }
@@ -27,6 +26,15 @@ func fitQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
 	eachBatch(p, codes, x, im, func(p []Params, codes []uint8, x []float32, im columns) { step(c, p, codes, x, im) })
 }
 
+// weightsQ3K fills the weights of one super-block.
+func weightsQ3K(w, x, im []float32) {
+	if im == nil {
+		squares(w, x)
+		return
+	}
+	importanceWeights(w, x, im, float32(2*sumSquares(x)/superBlock))
+}
+
 // fitBatchQ3K is the portable fit.
 func fitBatchQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
 	work := c.work()
@@ -36,8 +44,7 @@ func fitBatchQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) {
 		}
 	} else {
 		for i := 0; i < len(x); i += superBlock {
-			block := x[i : i+superBlock]
-			importanceWeights(work.w[i:i+superBlock], block, im.of(i, superBlock), 2*sumSquares(block)/superBlock)
+			weightsQ3K(work.w[i:i+superBlock], x[i:i+superBlock], im.of(i, superBlock))
 		}
 		for j := range len(x) / 16 {
 			w := work.w[16*j : 16*j+16]

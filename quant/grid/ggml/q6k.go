@@ -9,15 +9,23 @@ package ggml
 
 const sizeQ6K = 210
 
-var scalarQ6K = Scalar{
-	Type: "Q6_K", Span: superBlock, Sub: 16, Levels: integers(-32, 31), ScaleMin: -128, ScaleMax: 127, MinMax: 1,
-	roundD: roundF16, fit: fitQ6K, pack: packQ6K, unpack: unpackQ6K,
+var scalarQ6K = newScalar(Scalar{
+	Type: "Q6_K", Span: superBlock, Sub: 16, Levels: integers(-32, 31), ScaleMin: -128, ScaleMax: 127,
+	fit: fitQ6K, weights: weightsQ6K, search: subSearch{levels: 32}, pack: packQ6K, unpack: unpackQ6K,
 	codes: func(codes []uint8, p *Params, x []float32) { requantSym(codes, p, x, 32) },
-	sub:   func(codes []uint8, x, w []float32) (float32, float32) { return searchSym(codes, x, w, 32), 0 },
-}
+})
 
 func encodeQ6K(e *encoder)                { encodeScalar(e, &scalarQ6K, sizeQ6K) }
 func decodeQ6K(dst []float32, src []byte) { decodeScalar(&scalarQ6K, sizeQ6K, dst, src) }
+
+// weightsQ6K fills the weights of one super-block.
+func weightsQ6K(w, x, im []float32) {
+	if im == nil {
+		squares(w, x)
+		return
+	}
+	copy(w, im)
+}
 
 // fitQ6K weights by the importance itself: at 6 bits the usual factor sqrt(sigma² + x²) is not used.
 func fitQ6K(c *coder, p []Params, codes []uint8, x []float32, im columns) {

@@ -13,10 +13,19 @@ import (
 
 const sizeQ80 = 34
 
-var scalarQ80 = Scalar{
-	Type: "Q8_0", Span: 32, Sub: 32, Levels: integers(-128, 127), ScaleMin: 1, ScaleMax: 1, MinMax: 1,
-	roundD: roundF16, fit: fitQ80, pack: packQ80, unpack: unpackQ80, codes: codesQ80,
-	sub: func(codes []uint8, x, w []float32) (float32, float32) { return searchSym(codes, x, w, 128), 0 },
+var scalarQ80 = newScalar(Scalar{
+	Type: "Q8_0", Span: 32, Sub: 32, Levels: integers(-128, 127), fit: fitQ80, pack: packQ80, unpack: unpackQ80, codes: codesQ80,
+	weights: func(w, x, im []float32) { weightsOr1(w, im) }, search: subSearch{levels: 128},
+})
+
+// weightsOr1 is the importance, 1 without.
+func weightsOr1(w, im []float32) {
+	copy(w, im)
+	if im == nil {
+		for i := range w {
+			w[i] = 1
+		}
+	}
 }
 
 func encodeQ80(e *encoder) {

@@ -311,6 +311,13 @@ func importanceWeights(w, x, im []float32, sigma2 float32) {
 	}
 }
 
+// squares fills w with x².
+func squares(w, x []float32) {
+	for i, v := range x {
+		w[i] = float32(v * v)
+	}
+}
+
 // sum adds in index order.
 func sum(w []float32) (s float32) {
 	for _, v := range w {
