@@ -55,6 +55,7 @@ func TestOpenSingleFile(t *testing.T) {
 	require.NoError(t, err)
 	requireWhole(t, c, "b")
 	require.True(t, c.Config().Exists())
+	require.Empty(t, c.Side(), "a file by itself has no company")
 	require.NoError(t, os.Remove(filepath.Join(dir, ConfigName)))
 	c, err = open(t, filepath.Join(dir, shard2))
 	require.NoError(t, err)
@@ -93,6 +94,33 @@ func TestSideFiles(t *testing.T) {
 	}
 	require.Equal(t, carried, names)
 	require.Equal(t, []string{"model.onnx", "old.gguf", "original/", "pytorch_model.bin", "tf_model.h5", "training_args.bin"}, c.Skipped())
+}
+
+// Every limit that a directory can reach is enforced where it is reached.
+func TestLimits(t *testing.T) {
+	dir := t.TempDir()
+	f := shardedTree(t)
+	f["a.txt"], f["b.txt"] = "12", "34"
+	f.write(t, dir)
+	withoutIndex := filepath.Join(dir, "sub")
+	delete(f, indexName)
+	f.write(t, withoutIndex)
+	for name, lower := range map[string]func(*safeio.Limits){
+		"tensors": func(l *safeio.Limits) { l.Tensors = 1 }, "shards": func(l *safeio.Limits) { l.Shards = 1 },
+		"side files": func(l *safeio.Limits) { l.SideFiles = 1 }, "side file": func(l *safeio.Limits) { l.SideFile = 1 },
+		"config": func(l *safeio.Limits) { l.ConfigJSON = 5 }, "header": func(l *safeio.Limits) { l.SafetensorsHeader = 8 },
+	} {
+		limits := safeio.DefaultLimits()
+		lower(&limits)
+		for _, path := range []string{dir, withoutIndex} {
+			_, err := Open(path, limits)
+			require.ErrorIs(t, err, safeio.ErrLimit, name)
+		}
+	}
+	limits := safeio.DefaultLimits()
+	limits.IndexJSON = 5
+	_, err := Open(dir, limits)
+	require.ErrorIs(t, err, safeio.ErrLimit)
 }
 
 // An input that changes while it is in use is noticed before anything computed from it is published.
