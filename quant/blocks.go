@@ -62,7 +62,7 @@ func (j *job) restart(ctx context.Context, s *stream) error {
 		return err
 	}
 	j.mu.Lock()
-	j.rows, j.events = nil, append([]Event(nil), j.plan.Notes...)
+	j.rows, j.events = nil, append([]Event(nil), j.noted...)
 	j.mu.Unlock()
 	j.event(Event{Kind: EventFinding, Layer: -1, Message: "finished work of the earlier run is damaged on disk: starting over"})
 	j.takeUnit()

@@ -57,6 +57,7 @@ type job struct {
 	mu     sync.Mutex
 	events []Event
 	rows   map[string]TensorReport // by tensor name
+	noted  []Event                 // what the plan found
 	unit   []Event                 // findings of the unit in progress, stored with it for a resumed run
 }
 
@@ -141,6 +142,7 @@ func (j *job) event(e Event) {
 
 // notes reports what the plan found. Every run finds the same, so it is no part of a unit's state.
 func (j *job) notes(notes []Event) {
+	j.noted = notes
 	for _, e := range notes {
 		j.event(e)
 	}
