@@ -4,10 +4,15 @@
 
 package ggml
 
-// asymAVX512 is searchAsym in every lane, n at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
+// asymAVX512 is searchAsym in every lane of 1 sub-blocks of n rows, at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
 //
 //go:noescape
 func asymAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
+
+// asymPairAVX512 is searchAsym in every lane of 2 sub-blocks of n rows, at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
+//
+//go:noescape
+func asymPairAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 
 // symAVX512 is searchSym with weights in every lane.
 //
@@ -34,7 +39,7 @@ func iq4AVX512(x *float32, w *float32, n int, scale *float32)
 //go:noescape
 func iq4CodesAVX512(codes *uint8, x *float32, n int, inverse *float32)
 
-// asymAVX2 is searchAsym in every lane, n at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
+// asymAVX2 is searchAsym in every lane of 1 sub-blocks of n rows, at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
 //
 //go:noescape
 func asymAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)

@@ -6,51 +6,51 @@
 
 // func asymAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 // Requires: AVX, AVX512F, SSE
-TEXT ·asymAVX512(SB), $2752-81
+TEXT ·asymAVX512(SB), $2944-81
 	MOVL         $0x00000001, AX
-	MOVQ         x+8(FP), CX
-	MOVQ         w+16(FP), DX
-	MOVQ         n+24(FP), BX
-	SHLQ         $0x06, BX
+	MOVQ         n+24(FP), CX
+	SHLQ         $0x06, CX
 	VPXORD       Z0, Z0, Z0
-	KXORW        K1, K1, K1
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Z1
-	VMOVUPS      (CX), Z7
-	VMOVUPS      (DX), Z8
+	MOVQ         x+8(FP), DX
+	MOVQ         w+16(FP), BX
+	KXORW        K1, K1, K1
+	VMOVUPS      (DX), Z7
+	VMOVUPS      (BX), Z8
 	VMOVAPS      Z7, Z9
 	VMULPS       Z7, Z8, Z10
 	MOVQ         $0x00000040, SI
 
-extremes:
-	VMOVUPS      (CX)(SI*1), Z11
-	VMOVUPS      (DX)(SI*1), Z12
+extremes0:
+	VMOVUPS      (DX)(SI*1), Z11
+	VMOVUPS      (BX)(SI*1), Z12
 	VMINPS       Z7, Z11, Z7
 	VMAXPS       Z9, Z11, Z9
 	VADDPS       Z12, Z8, Z8
 	VMULPS       Z11, Z12, Z11
 	VADDPS       Z11, Z10, Z10
 	ADDQ         $0x40, SI
-	CMPQ         SI, BX
-	JL           extremes
-	VMOVUPS      Z8, 2176(SP)
-	VMOVUPS      Z10, 2240(SP)
-	VMOVUPS      Z7, 2112(SP)
+	CMPQ         SI, CX
+	JL           extremes0
+	VMOVUPS      Z8, 128(SP)
+	VMOVUPS      Z10, 192(SP)
+	VMOVUPS      Z7, 64(SP)
 	VMINPS       Z7, Z0, Z7
 	VCMPPS       $0x12, Z7, Z9, K2
-	VMOVUPS      Z7, 2688(SP)
+	VMOVUPS      Z7, 512(SP)
 	VBROADCASTSS const3f800000<>+0(SB), Z8
 	VADDPS       Z8, Z7, Z8
 	VMOVAPS      Z8, K2, Z9
-	VMOVUPS      Z9, 2048(SP)
+	VMOVUPS      Z9, (SP)
 	VSUBPS       Z7, Z9, Z8
 	VDIVPS       Z8, Z1, Z8
 	VBROADCASTSS const3f800000<>+0(SB), Z9
 	VDIVPS       Z8, Z9, Z9
-	VMOVUPS      Z9, 2368(SP)
-	VMOVUPS      Z8, 2432(SP)
-	VMOVUPS      Z7, 2496(SP)
-	VMOVUPS      2048(SP), Z10
+	VMOVUPS      Z9, 320(SP)
+	VMOVUPS      Z8, 384(SP)
+	VMOVUPS      Z7, 448(SP)
+	VMOVUPS      (SP), Z10
 	VSUBPS       Z7, Z10, Z10
 	VCMPPS       $0x1a, Z0, Z10, K3
 	KORW         K3, K1, K1
@@ -58,7 +58,7 @@ extremes:
 	VMULPS       Z10, Z8, Z10
 	VCMPPS       $0x1a, Z10, Z11, K3
 	KORW         K3, K1, K1
-	VMOVUPS      2112(SP), Z10
+	VMOVUPS      64(SP), Z10
 	VSUBPS       Z7, Z10, Z10
 	VMULPS       Z10, Z8, Z10
 	VBROADCASTSS constca742400<>+0(SB), Z11
@@ -66,54 +66,54 @@ extremes:
 	KORW         K3, K1, K1
 	MOVQ         $0x00000000, SI
 
-initial:
-	VMOVUPS     (CX)(SI*1), Z10
+initial0:
+	VMOVUPS     (DX)(SI*1), Z10
 	VSUBPS      Z7, Z10, Z10
 	VMULPS      Z10, Z8, Z10
 	VRNDSCALEPS $0x08, Z10, Z10
 	VMAXPS      Z10, Z0, Z10
 	VMINPS      Z10, Z1, Z10
-	VMOVUPS     Z10, (SP)(SI*1)
+	VMOVUPS     Z10, 896(SP)(SI*1)
 	ADDQ        $0x40, SI
-	CMPQ        SI, BX
-	JL          initial
+	CMPQ        SI, CX
+	JL          initial0
 	VPXORD      Z2, Z2, Z2
 	MOVB        abs+48(FP), SI
 	TESTB       SI, SI
-	JNE         initialAbs
+	JNE         initial0Abs
 	MOVQ        $0x00000000, SI
 
-initialSquareRow:
-	VMULPS (SP)(SI*1), Z9, Z8
+initial0SquareRow:
+	VMULPS 896(SP)(SI*1), Z9, Z8
 	VADDPS Z7, Z8, Z8
-	VSUBPS (CX)(SI*1), Z8, Z8
+	VSUBPS (DX)(SI*1), Z8, Z8
 	VMULPS Z8, Z8, Z8
-	VMULPS (DX)(SI*1), Z8, Z8
+	VMULPS (BX)(SI*1), Z8, Z8
 	VADDPS Z8, Z2, Z2
 	ADDQ   $0x40, SI
-	CMPQ   SI, BX
-	JL     initialSquareRow
-	JMP    initialDone
+	CMPQ   SI, CX
+	JL     initial0SquareRow
+	JMP    initial0Done
 
-initialAbs:
+initial0Abs:
 	VBROADCASTSS const7fffffff<>+0(SB), Z8
 	MOVQ         $0x00000000, SI
 
-initialAbsRow:
-	VMULPS (SP)(SI*1), Z9, Z10
+initial0AbsRow:
+	VMULPS 896(SP)(SI*1), Z9, Z10
 	VADDPS Z7, Z10, Z10
-	VSUBPS (CX)(SI*1), Z10, Z10
+	VSUBPS (DX)(SI*1), Z10, Z10
 	VPANDD Z8, Z10, Z10
-	VMULPS (DX)(SI*1), Z10, Z10
+	VMULPS (BX)(SI*1), Z10, Z10
 	VADDPS Z10, Z2, Z2
 	ADDQ   $0x40, SI
-	CMPQ   SI, BX
-	JL     initialAbsRow
+	CMPQ   SI, CX
+	JL     initial0AbsRow
 
-initialDone:
+initial0Done:
 	VBROADCASTSS constbf800000<>+0(SB), Z8
 	VMOVAPS      Z8, K2, Z2
-	VMOVUPS      Z2, 2304(SP)
+	VMOVUPS      Z2, 256(SP)
 	XORL         SI, SI
 	MOVL         steps+44(FP), DI
 
@@ -128,11 +128,11 @@ candidate:
 	VMULPS       Z2, Z9, Z2
 	VADDPS       Z2, Z8, Z2
 	VADDPS       Z1, Z2, Z2
-	VMOVUPS      2048(SP), Z8
+	VMOVUPS      (SP), Z8
 	VSUBPS       Z7, Z8, Z8
 	VDIVPS       Z8, Z2, Z2
 	VMOVAPS      Z2, Z8
-	VMOVUPS      2048(SP), Z2
+	VMOVUPS      (SP), Z2
 	VSUBPS       Z7, Z2, Z2
 	VCMPPS       $0x1a, Z0, Z2, K3
 	KORW         K3, K1, K1
@@ -140,7 +140,7 @@ candidate:
 	VMULPS       Z2, Z8, Z2
 	VCMPPS       $0x1a, Z2, Z9, K3
 	KORW         K3, K1, K1
-	VMOVUPS      2112(SP), Z2
+	VMOVUPS      64(SP), Z2
 	VSUBPS       Z7, Z2, Z2
 	VMULPS       Z2, Z8, Z2
 	VBROADCASTSS constca742400<>+0(SB), Z9
@@ -152,24 +152,24 @@ candidate:
 	MOVQ         $0x00000000, R8
 
 fit:
-	VMOVUPS     (CX)(R8*1), Z2
+	VMOVUPS     (DX)(R8*1), Z2
 	VSUBPS      Z7, Z2, Z9
 	VMULPS      Z9, Z8, Z9
 	VRNDSCALEPS $0x08, Z9, Z9
 	VMAXPS      Z9, Z0, Z9
 	VMINPS      Z9, Z1, Z9
-	VMOVUPS     Z9, (SP)(R8*1)
-	VMULPS      (DX)(R8*1), Z9, Z10
+	VMOVUPS     Z9, 896(SP)(R8*1)
+	VMULPS      (BX)(R8*1), Z9, Z10
 	VADDPS      Z10, Z3, Z3
 	VMULPS      Z9, Z10, Z9
 	VADDPS      Z9, Z4, Z4
 	VMULPS      Z2, Z10, Z2
 	VADDPS      Z2, Z5, Z5
 	ADDQ        $0x40, R8
-	CMPQ        R8, BX
+	CMPQ        R8, CX
 	JL          fit
-	VMOVUPS     2176(SP), Z2
-	VMOVUPS     2240(SP), Z9
+	VMOVUPS     128(SP), Z2
+	VMOVUPS     192(SP), Z9
 	VMULPS      Z4, Z2, Z10
 	VMULPS      Z3, Z3, Z11
 	VSUBPS      Z11, Z10, Z10
@@ -185,7 +185,11 @@ fit:
 	VDIVPS      Z4, Z5, Z11
 	VMOVAPS     Z11, K3, Z2
 	VMOVAPS     Z0, K3, Z9
+	VMOVUPS     Z2, 704(SP)
+	VMOVUPS     Z9, 768(SP)
 	VCMPPS      $0x1e, Z0, Z10, K3
+	VMOVUPS     704(SP), Z2
+	VMOVUPS     768(SP), Z9
 	VPXORD      Z6, Z6, Z6
 	MOVB        abs+48(FP), R8
 	TESTB       R8, R8
@@ -193,14 +197,14 @@ fit:
 	MOVQ        $0x00000000, R8
 
 candidateSquareRow:
-	VMULPS (SP)(R8*1), Z2, Z10
+	VMULPS 896(SP)(R8*1), Z2, Z10
 	VADDPS Z9, Z10, Z10
-	VSUBPS (CX)(R8*1), Z10, Z10
+	VSUBPS (DX)(R8*1), Z10, Z10
 	VMULPS Z10, Z10, Z10
-	VMULPS (DX)(R8*1), Z10, Z10
+	VMULPS (BX)(R8*1), Z10, Z10
 	VADDPS Z10, Z6, Z6
 	ADDQ   $0x40, R8
-	CMPQ   R8, BX
+	CMPQ   R8, CX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
@@ -209,43 +213,45 @@ candidateAbs:
 	MOVQ         $0x00000000, R8
 
 candidateAbsRow:
-	VMULPS (SP)(R8*1), Z2, Z11
+	VMULPS 896(SP)(R8*1), Z2, Z11
 	VADDPS Z9, Z11, Z11
-	VSUBPS (CX)(R8*1), Z11, Z11
+	VSUBPS (DX)(R8*1), Z11, Z11
 	VPANDD Z10, Z11, Z11
-	VMULPS (DX)(R8*1), Z11, Z11
+	VMULPS (BX)(R8*1), Z11, Z11
 	VADDPS Z11, Z6, Z6
 	ADDQ   $0x40, R8
-	CMPQ   R8, BX
+	CMPQ   R8, CX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS 2304(SP), Z10
+	VMOVUPS 256(SP), Z10
 	VCMPPS  $0x11, Z10, Z6, K4
 	KANDW   K4, K3, K3
-	VMOVUPS 2304(SP), Z10
+	VMOVUPS 256(SP), Z10
 	VMOVAPS Z6, K3, Z10
-	VMOVUPS Z10, 2304(SP)
-	VMOVUPS 2368(SP), Z10
+	VMOVUPS Z10, 256(SP)
+	VMOVUPS 320(SP), Z10
 	VMOVAPS Z2, K3, Z10
-	VMOVUPS Z10, 2368(SP)
-	VMOVUPS 2432(SP), Z2
+	VMOVUPS Z10, 320(SP)
+	VMOVUPS 384(SP), Z2
 	VMOVAPS Z8, K3, Z2
-	VMOVUPS Z2, 2432(SP)
-	VMOVUPS 2496(SP), Z2
+	VMOVUPS Z2, 384(SP)
+	VMOVUPS 448(SP), Z2
 	VMOVAPS Z7, K3, Z2
-	VMOVUPS Z2, 2496(SP)
+	VMOVUPS Z2, 448(SP)
 	VMOVAPS Z9, K3, Z7
 	INCL    SI
 	CMPL    SI, DI
 	JLE     candidate
-	MOVQ    codes+0(FP), DX
-	VMOVUPS 2432(SP), Z2
-	VMOVUPS 2496(SP), Z3
+	MOVQ    codes+0(FP), BX
+	MOVQ    CX, SI
+	SHRQ    $0x02, SI
+	VMOVUPS 384(SP), Z2
+	VMOVUPS 448(SP), Z3
 	MOVQ    $0x00000000, SI
 
-codes:
-	VMOVUPS      (CX)(SI*1), Z4
+codes0:
+	VMOVUPS      (DX)(SI*1), Z4
 	VSUBPS       Z3, Z4, Z4
 	VMULPS       Z4, Z2, Z4
 	VRNDSCALEPS  $0x08, Z4, Z4
@@ -253,29 +259,29 @@ codes:
 	VMINPS       Z4, Z1, Z4
 	VMOVAPS      Z0, K2, Z4
 	VCVTTPS2DQ   Z4, Z4
-	VPMOVDB      Z4, (DX)
-	ADDQ         $0x10, DX
+	VPMOVDB      Z4, (BX)
+	ADDQ         $0x10, BX
 	ADDQ         $0x40, SI
-	CMPQ         SI, BX
-	JL           codes
-	VMOVUPS      2368(SP), Z1
+	CMPQ         SI, CX
+	JL           codes0
+	VMOVUPS      320(SP), Z1
 	VMOVAPS      Z0, K2, Z1
 	MOVQ         scale+56(FP), CX
 	VMOVUPS      Z1, (CX)
-	VMOVUPS      2688(SP), Z0
+	VMOVUPS      512(SP), Z0
 	VMOVAPS      Z0, K2, Z7
 	VBROADCASTSS const80000000<>+0(SB), Z0
 	VPXORD       Z0, Z7, Z0
 	MOVQ         minimum+64(FP), CX
 	VMOVUPS      Z0, (CX)
-	VMOVUPS      2176(SP), Z0
+	VMOVUPS      128(SP), Z0
 	MOVQ         sum+72(FP), CX
 	VMOVUPS      Z0, (CX)
 	KORTESTW     K1, K1
-	JE           fine
+	JE           fine0
 	XORL         AX, AX
 
-fine:
+fine0:
 	MOVB AL, ok+80(FP)
 	VZEROUPPER
 	RET
@@ -297,6 +303,516 @@ GLOBL constbf800000<>(SB), RODATA|NOPTR, $4
 
 DATA const80000000<>+0(SB)/4, $0x80000000
 GLOBL const80000000<>(SB), RODATA|NOPTR, $4
+
+// func asymPairAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
+// Requires: AVX, AVX512F, SSE
+TEXT ·asymPairAVX512(SB), $5888-81
+	MOVL         $0x00000001, AX
+	MOVQ         n+24(FP), CX
+	SHLQ         $0x06, CX
+	VPXORD       Z0, Z0, Z0
+	MOVSS        levels+32(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVQ         x+8(FP), DX
+	MOVQ         w+16(FP), BX
+	KXORW        K1, K1, K1
+	VMOVUPS      (DX), Z12
+	VMOVUPS      (BX), Z13
+	VMOVAPS      Z12, Z14
+	VMULPS       Z12, Z13, Z15
+	MOVQ         $0x00000040, SI
+
+extremes0:
+	VMOVUPS      (DX)(SI*1), Z16
+	VMOVUPS      (BX)(SI*1), Z17
+	VMINPS       Z12, Z16, Z12
+	VMAXPS       Z14, Z16, Z14
+	VADDPS       Z17, Z13, Z13
+	VMULPS       Z16, Z17, Z16
+	VADDPS       Z16, Z15, Z15
+	ADDQ         $0x40, SI
+	CMPQ         SI, CX
+	JL           extremes0
+	VMOVUPS      Z13, 128(SP)
+	VMOVUPS      Z15, 192(SP)
+	VMOVUPS      Z12, 64(SP)
+	VMINPS       Z12, Z0, Z12
+	VCMPPS       $0x12, Z12, Z14, K2
+	VMOVUPS      Z12, 512(SP)
+	VBROADCASTSS const3f800000<>+0(SB), Z13
+	VADDPS       Z13, Z12, Z13
+	VMOVAPS      Z13, K2, Z14
+	VMOVUPS      Z14, (SP)
+	VSUBPS       Z12, Z14, Z13
+	VDIVPS       Z13, Z1, Z13
+	VBROADCASTSS const3f800000<>+0(SB), Z14
+	VDIVPS       Z13, Z14, Z14
+	VMOVUPS      Z14, 320(SP)
+	VMOVUPS      Z13, 384(SP)
+	VMOVUPS      Z12, 448(SP)
+	VMOVUPS      (SP), Z15
+	VSUBPS       Z12, Z15, Z15
+	VCMPPS       $0x1a, Z0, Z15, K3
+	KORW         K3, K1, K1
+	VBROADCASTSS const4a742400<>+0(SB), Z16
+	VMULPS       Z15, Z13, Z15
+	VCMPPS       $0x1a, Z15, Z16, K3
+	KORW         K3, K1, K1
+	VMOVUPS      64(SP), Z15
+	VSUBPS       Z12, Z15, Z15
+	VMULPS       Z15, Z13, Z15
+	VBROADCASTSS constca742400<>+0(SB), Z16
+	VCMPPS       $0x1a, Z16, Z15, K3
+	KORW         K3, K1, K1
+	MOVQ         $0x00000000, SI
+
+initial0:
+	VMOVUPS     (DX)(SI*1), Z15
+	VSUBPS      Z12, Z15, Z15
+	VMULPS      Z15, Z13, Z15
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMAXPS      Z15, Z0, Z15
+	VMINPS      Z15, Z1, Z15
+	VMOVUPS     Z15, 896(SP)(SI*1)
+	ADDQ        $0x40, SI
+	CMPQ        SI, CX
+	JL          initial0
+	VPXORD      Z2, Z2, Z2
+	MOVB        abs+48(FP), SI
+	TESTB       SI, SI
+	JNE         initial0Abs
+	MOVQ        $0x00000000, SI
+
+initial0SquareRow:
+	VMULPS 896(SP)(SI*1), Z14, Z13
+	VADDPS Z12, Z13, Z13
+	VSUBPS (DX)(SI*1), Z13, Z13
+	VMULPS Z13, Z13, Z13
+	VMULPS (BX)(SI*1), Z13, Z13
+	VADDPS Z13, Z2, Z2
+	ADDQ   $0x40, SI
+	CMPQ   SI, CX
+	JL     initial0SquareRow
+	JMP    initial0Done
+
+initial0Abs:
+	VBROADCASTSS const7fffffff<>+0(SB), Z13
+	MOVQ         $0x00000000, SI
+
+initial0AbsRow:
+	VMULPS 896(SP)(SI*1), Z14, Z15
+	VADDPS Z12, Z15, Z15
+	VSUBPS (DX)(SI*1), Z15, Z15
+	VPANDD Z13, Z15, Z15
+	VMULPS (BX)(SI*1), Z15, Z15
+	VADDPS Z15, Z2, Z2
+	ADDQ   $0x40, SI
+	CMPQ   SI, CX
+	JL     initial0AbsRow
+
+initial0Done:
+	VBROADCASTSS constbf800000<>+0(SB), Z13
+	VMOVAPS      Z13, K2, Z2
+	VMOVUPS      Z2, 256(SP)
+	MOVQ         x+8(FP), SI
+	MOVQ         w+16(FP), DI
+	ADDQ         CX, SI
+	ADDQ         CX, DI
+	KXORW        K4, K4, K4
+	VMOVUPS      (SI), Z2
+	VMOVUPS      (DI), Z14
+	VMOVAPS      Z2, Z13
+	VMULPS       Z2, Z14, Z15
+	MOVQ         $0x00000040, R8
+
+extremes1:
+	VMOVUPS      (SI)(R8*1), Z16
+	VMOVUPS      (DI)(R8*1), Z17
+	VMINPS       Z2, Z16, Z2
+	VMAXPS       Z13, Z16, Z13
+	VADDPS       Z17, Z14, Z14
+	VMULPS       Z16, Z17, Z16
+	VADDPS       Z16, Z15, Z15
+	ADDQ         $0x40, R8
+	CMPQ         R8, CX
+	JL           extremes1
+	VMOVUPS      Z14, 3072(SP)
+	VMOVUPS      Z15, 3136(SP)
+	VMOVUPS      Z2, 3008(SP)
+	VMINPS       Z2, Z0, Z2
+	VCMPPS       $0x12, Z2, Z13, K3
+	VMOVUPS      Z2, 3456(SP)
+	VBROADCASTSS const3f800000<>+0(SB), Z14
+	VADDPS       Z14, Z2, Z14
+	VMOVAPS      Z14, K3, Z13
+	VMOVUPS      Z13, 2944(SP)
+	VSUBPS       Z2, Z13, Z13
+	VDIVPS       Z13, Z1, Z14
+	VBROADCASTSS const3f800000<>+0(SB), Z13
+	VDIVPS       Z14, Z13, Z13
+	VMOVUPS      Z13, 3264(SP)
+	VMOVUPS      Z14, 3328(SP)
+	VMOVUPS      Z2, 3392(SP)
+	VMOVUPS      2944(SP), Z15
+	VSUBPS       Z2, Z15, Z15
+	VCMPPS       $0x1a, Z0, Z15, K5
+	KORW         K5, K4, K4
+	VBROADCASTSS const4a742400<>+0(SB), Z16
+	VMULPS       Z15, Z14, Z15
+	VCMPPS       $0x1a, Z15, Z16, K5
+	KORW         K5, K4, K4
+	VMOVUPS      3008(SP), Z15
+	VSUBPS       Z2, Z15, Z15
+	VMULPS       Z15, Z14, Z15
+	VBROADCASTSS constca742400<>+0(SB), Z16
+	VCMPPS       $0x1a, Z16, Z15, K5
+	KORW         K5, K4, K4
+	MOVQ         $0x00000000, R8
+
+initial1:
+	VMOVUPS     (SI)(R8*1), Z15
+	VSUBPS      Z2, Z15, Z15
+	VMULPS      Z15, Z14, Z15
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMAXPS      Z15, Z0, Z15
+	VMINPS      Z15, Z1, Z15
+	VMOVUPS     Z15, 3840(SP)(R8*1)
+	ADDQ        $0x40, R8
+	CMPQ        R8, CX
+	JL          initial1
+	VPXORD      Z3, Z3, Z3
+	MOVB        abs+48(FP), R8
+	TESTB       R8, R8
+	JNE         initial1Abs
+	MOVQ        $0x00000000, R8
+
+initial1SquareRow:
+	VMULPS 3840(SP)(R8*1), Z13, Z14
+	VADDPS Z2, Z14, Z14
+	VSUBPS (SI)(R8*1), Z14, Z14
+	VMULPS Z14, Z14, Z14
+	VMULPS (DI)(R8*1), Z14, Z14
+	VADDPS Z14, Z3, Z3
+	ADDQ   $0x40, R8
+	CMPQ   R8, CX
+	JL     initial1SquareRow
+	JMP    initial1Done
+
+initial1Abs:
+	VBROADCASTSS const7fffffff<>+0(SB), Z14
+	MOVQ         $0x00000000, R8
+
+initial1AbsRow:
+	VMULPS 3840(SP)(R8*1), Z13, Z15
+	VADDPS Z2, Z15, Z15
+	VSUBPS (SI)(R8*1), Z15, Z15
+	VPANDD Z14, Z15, Z15
+	VMULPS (DI)(R8*1), Z15, Z15
+	VADDPS Z15, Z3, Z3
+	ADDQ   $0x40, R8
+	CMPQ   R8, CX
+	JL     initial1AbsRow
+
+initial1Done:
+	VBROADCASTSS constbf800000<>+0(SB), Z13
+	VMOVAPS      Z13, K3, Z3
+	VMOVUPS      Z3, 3200(SP)
+	XORL         R8, R8
+	MOVL         steps+44(FP), R9
+
+candidate:
+	VXORPS       X3, X3, X3
+	VCVTSI2SSL   R8, X3, X3
+	MOVSS        first+36(FP), X13
+	VBROADCASTSS X13, Z13
+	MOVSS        step+40(FP), X14
+	VBROADCASTSS X14, Z14
+	VBROADCASTSS X3, Z3
+	VMULPS       Z3, Z14, Z3
+	VADDPS       Z3, Z13, Z3
+	VADDPS       Z1, Z3, Z3
+	VMOVUPS      (SP), Z13
+	VSUBPS       Z12, Z13, Z13
+	VDIVPS       Z13, Z3, Z13
+	VMOVAPS      Z13, Z13
+	VMOVUPS      (SP), Z14
+	VSUBPS       Z12, Z14, Z14
+	VCMPPS       $0x1a, Z0, Z14, K5
+	KORW         K5, K1, K1
+	VBROADCASTSS const4a742400<>+0(SB), Z15
+	VMULPS       Z14, Z13, Z14
+	VCMPPS       $0x1a, Z14, Z15, K5
+	KORW         K5, K1, K1
+	VMOVUPS      64(SP), Z14
+	VSUBPS       Z12, Z14, Z14
+	VMULPS       Z14, Z13, Z14
+	VBROADCASTSS constca742400<>+0(SB), Z15
+	VCMPPS       $0x1a, Z15, Z14, K5
+	KORW         K5, K1, K1
+	VMOVUPS      2944(SP), Z14
+	VSUBPS       Z2, Z14, Z14
+	VDIVPS       Z14, Z3, Z3
+	VMOVAPS      Z3, Z14
+	VMOVUPS      2944(SP), Z3
+	VSUBPS       Z2, Z3, Z3
+	VCMPPS       $0x1a, Z0, Z3, K5
+	KORW         K5, K4, K4
+	VBROADCASTSS const4a742400<>+0(SB), Z15
+	VMULPS       Z3, Z14, Z3
+	VCMPPS       $0x1a, Z3, Z15, K5
+	KORW         K5, K4, K4
+	VMOVUPS      3008(SP), Z3
+	VSUBPS       Z2, Z3, Z3
+	VMULPS       Z3, Z14, Z3
+	VBROADCASTSS constca742400<>+0(SB), Z15
+	VCMPPS       $0x1a, Z15, Z3, K5
+	KORW         K5, K4, K4
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	MOVQ         $0x00000000, R10
+
+fit:
+	VMOVUPS     (DX)(R10*1), Z3
+	VSUBPS      Z12, Z3, Z15
+	VMULPS      Z15, Z13, Z15
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMAXPS      Z15, Z0, Z15
+	VMINPS      Z15, Z1, Z15
+	VMOVUPS     Z15, 896(SP)(R10*1)
+	VMULPS      (BX)(R10*1), Z15, Z16
+	VADDPS      Z16, Z4, Z4
+	VMULPS      Z15, Z16, Z15
+	VADDPS      Z15, Z5, Z5
+	VMULPS      Z3, Z16, Z3
+	VADDPS      Z3, Z6, Z6
+	VMOVUPS     (SI)(R10*1), Z3
+	VSUBPS      Z2, Z3, Z15
+	VMULPS      Z15, Z14, Z15
+	VRNDSCALEPS $0x08, Z15, Z15
+	VMAXPS      Z15, Z0, Z15
+	VMINPS      Z15, Z1, Z15
+	VMOVUPS     Z15, 3840(SP)(R10*1)
+	VMULPS      (DI)(R10*1), Z15, Z16
+	VADDPS      Z16, Z7, Z7
+	VMULPS      Z15, Z16, Z15
+	VADDPS      Z15, Z8, Z8
+	VMULPS      Z3, Z16, Z3
+	VADDPS      Z3, Z9, Z9
+	ADDQ        $0x40, R10
+	CMPQ        R10, CX
+	JL          fit
+	VMOVUPS     128(SP), Z3
+	VMOVUPS     192(SP), Z15
+	VMULPS      Z5, Z3, Z16
+	VMULPS      Z4, Z4, Z17
+	VSUBPS      Z17, Z16, Z16
+	VMULPS      Z6, Z3, Z3
+	VMULPS      Z4, Z15, Z17
+	VSUBPS      Z17, Z3, Z3
+	VDIVPS      Z16, Z3, Z3
+	VMULPS      Z15, Z5, Z15
+	VMULPS      Z6, Z4, Z17
+	VSUBPS      Z17, Z15, Z15
+	VDIVPS      Z16, Z15, Z15
+	VCMPPS      $0x1e, Z0, Z15, K5
+	VDIVPS      Z5, Z6, Z17
+	VMOVAPS     Z17, K5, Z3
+	VMOVAPS     Z0, K5, Z15
+	VMOVUPS     Z3, 704(SP)
+	VMOVUPS     Z15, 768(SP)
+	VCMPPS      $0x1e, Z0, Z16, K5
+	VMOVUPS     3072(SP), Z3
+	VMOVUPS     3136(SP), Z15
+	VMULPS      Z8, Z3, Z16
+	VMULPS      Z7, Z7, Z17
+	VSUBPS      Z17, Z16, Z16
+	VMULPS      Z9, Z3, Z3
+	VMULPS      Z7, Z15, Z17
+	VSUBPS      Z17, Z3, Z3
+	VDIVPS      Z16, Z3, Z3
+	VMULPS      Z15, Z8, Z15
+	VMULPS      Z9, Z7, Z17
+	VSUBPS      Z17, Z15, Z15
+	VDIVPS      Z16, Z15, Z15
+	VCMPPS      $0x1e, Z0, Z15, K6
+	VDIVPS      Z8, Z9, Z17
+	VMOVAPS     Z17, K6, Z3
+	VMOVAPS     Z0, K6, Z15
+	VMOVUPS     Z3, 3648(SP)
+	VMOVUPS     Z15, 3712(SP)
+	VCMPPS      $0x1e, Z0, Z16, K6
+	VMOVUPS     704(SP), Z3
+	VMOVUPS     768(SP), Z15
+	VMOVUPS     3648(SP), Z16
+	VMOVUPS     3712(SP), Z17
+	VPXORD      Z10, Z10, Z10
+	VPXORD      Z11, Z11, Z11
+	MOVB        abs+48(FP), R10
+	TESTB       R10, R10
+	JNE         candidateAbs
+	MOVQ        $0x00000000, R10
+
+candidateSquareRow:
+	VMULPS 896(SP)(R10*1), Z3, Z18
+	VADDPS Z15, Z18, Z18
+	VSUBPS (DX)(R10*1), Z18, Z18
+	VMULPS Z18, Z18, Z18
+	VMULPS (BX)(R10*1), Z18, Z18
+	VADDPS Z18, Z10, Z10
+	VMULPS 3840(SP)(R10*1), Z16, Z18
+	VADDPS Z17, Z18, Z18
+	VSUBPS (SI)(R10*1), Z18, Z18
+	VMULPS Z18, Z18, Z18
+	VMULPS (DI)(R10*1), Z18, Z18
+	VADDPS Z18, Z11, Z11
+	ADDQ   $0x40, R10
+	CMPQ   R10, CX
+	JL     candidateSquareRow
+	JMP    candidateDone
+
+candidateAbs:
+	VBROADCASTSS const7fffffff<>+0(SB), Z18
+	MOVQ         $0x00000000, R10
+
+candidateAbsRow:
+	VMULPS 896(SP)(R10*1), Z3, Z19
+	VADDPS Z15, Z19, Z19
+	VSUBPS (DX)(R10*1), Z19, Z19
+	VPANDD Z18, Z19, Z19
+	VMULPS (BX)(R10*1), Z19, Z19
+	VADDPS Z19, Z10, Z10
+	VMULPS 3840(SP)(R10*1), Z16, Z19
+	VADDPS Z17, Z19, Z19
+	VSUBPS (SI)(R10*1), Z19, Z19
+	VPANDD Z18, Z19, Z19
+	VMULPS (DI)(R10*1), Z19, Z19
+	VADDPS Z19, Z11, Z11
+	ADDQ   $0x40, R10
+	CMPQ   R10, CX
+	JL     candidateAbsRow
+
+candidateDone:
+	VMOVUPS 256(SP), Z18
+	VCMPPS  $0x11, Z18, Z10, K7
+	KANDW   K7, K5, K5
+	VMOVUPS 256(SP), Z18
+	VMOVAPS Z10, K5, Z18
+	VMOVUPS Z18, 256(SP)
+	VMOVUPS 320(SP), Z18
+	VMOVAPS Z3, K5, Z18
+	VMOVUPS Z18, 320(SP)
+	VMOVUPS 384(SP), Z3
+	VMOVAPS Z13, K5, Z3
+	VMOVUPS Z3, 384(SP)
+	VMOVUPS 448(SP), Z3
+	VMOVAPS Z12, K5, Z3
+	VMOVUPS Z3, 448(SP)
+	VMOVAPS Z15, K5, Z12
+	VMOVUPS 3200(SP), Z3
+	VCMPPS  $0x11, Z3, Z11, K5
+	KANDW   K5, K6, K5
+	VMOVUPS 3200(SP), Z3
+	VMOVAPS Z11, K5, Z3
+	VMOVUPS Z3, 3200(SP)
+	VMOVUPS 3264(SP), Z3
+	VMOVAPS Z16, K5, Z3
+	VMOVUPS Z3, 3264(SP)
+	VMOVUPS 3328(SP), Z3
+	VMOVAPS Z14, K5, Z3
+	VMOVUPS Z3, 3328(SP)
+	VMOVUPS 3392(SP), Z3
+	VMOVAPS Z2, K5, Z3
+	VMOVUPS Z3, 3392(SP)
+	VMOVAPS Z17, K5, Z2
+	INCL    R8
+	CMPL    R8, R9
+	JLE     candidate
+	MOVQ    codes+0(FP), BX
+	MOVQ    CX, DI
+	SHRQ    $0x02, DI
+	VMOVUPS 384(SP), Z3
+	VMOVUPS 448(SP), Z4
+	MOVQ    $0x00000000, DI
+
+codes0:
+	VMOVUPS      (DX)(DI*1), Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VMAXPS       Z5, Z0, Z5
+	VMINPS       Z5, Z1, Z5
+	VMOVAPS      Z0, K2, Z5
+	VCVTTPS2DQ   Z5, Z5
+	VPMOVDB      Z5, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, DI
+	CMPQ         DI, CX
+	JL           codes0
+	VMOVUPS      320(SP), Z3
+	VMOVAPS      Z0, K2, Z3
+	MOVQ         scale+56(FP), DX
+	VMOVUPS      Z3, (DX)
+	VMOVUPS      512(SP), Z3
+	VMOVAPS      Z3, K2, Z12
+	VBROADCASTSS const80000000<>+0(SB), Z3
+	VPXORD       Z3, Z12, Z3
+	MOVQ         minimum+64(FP), DX
+	VMOVUPS      Z3, (DX)
+	VMOVUPS      128(SP), Z3
+	MOVQ         sum+72(FP), DX
+	VMOVUPS      Z3, (DX)
+	KORTESTW     K1, K1
+	JE           fine0
+	XORL         AX, AX
+
+fine0:
+	MOVQ    codes+0(FP), DX
+	MOVQ    CX, BX
+	SHRQ    $0x02, BX
+	ADDQ    BX, DX
+	VMOVUPS 3328(SP), Z3
+	VMOVUPS 3392(SP), Z4
+	MOVQ    $0x00000000, BX
+
+codes1:
+	VMOVUPS      (SI)(BX*1), Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VMAXPS       Z5, Z0, Z5
+	VMINPS       Z5, Z1, Z5
+	VMOVAPS      Z0, K3, Z5
+	VCVTTPS2DQ   Z5, Z5
+	VPMOVDB      Z5, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           codes1
+	VMOVUPS      3264(SP), Z1
+	VMOVAPS      Z0, K3, Z1
+	MOVQ         scale+56(FP), CX
+	VMOVUPS      Z1, 64(CX)
+	VMOVUPS      3456(SP), Z0
+	VMOVAPS      Z0, K3, Z2
+	VBROADCASTSS const80000000<>+0(SB), Z0
+	VPXORD       Z0, Z2, Z0
+	MOVQ         minimum+64(FP), CX
+	VMOVUPS      Z0, 64(CX)
+	VMOVUPS      3072(SP), Z0
+	MOVQ         sum+72(FP), CX
+	VMOVUPS      Z0, 64(CX)
+	KORTESTW     K4, K4
+	JE           fine1
+	XORL         AX, AX
+
+fine1:
+	MOVB AL, ok+80(FP)
+	VZEROUPPER
+	RET
 
 // func symAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
 // Requires: AVX, AVX512F, SSE
@@ -1601,129 +2117,129 @@ GLOBL iq4Code<>(SB), RODATA|NOPTR, $128
 
 // func asymAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 // Requires: AVX, AVX2, SSE
-TEXT ·asymAVX2(SB), $2400-81
+TEXT ·asymAVX2(SB), $2496-81
 	MOVL $0x00000001, AX
 	XORQ CX, CX
 
 half:
-	MOVQ         x+8(FP), DX
-	ADDQ         CX, DX
-	MOVQ         w+16(FP), BX
-	ADDQ         CX, BX
-	MOVQ         n+24(FP), SI
-	SHLQ         $0x06, SI
+	MOVQ         n+24(FP), DX
+	SHLQ         $0x06, DX
 	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVUPS      Y1, 2304(SP)
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Y1
-	VMOVUPS      (DX), Y2
-	VMOVUPS      (BX), Y3
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	MOVQ         w+16(FP), SI
+	ADDQ         CX, SI
+	VXORPS       Y2, Y2, Y2
+	VMOVUPS      Y2, 288(SP)
+	VMOVUPS      (BX), Y2
+	VMOVUPS      (SI), Y3
 	VMOVAPS      Y2, Y4
 	VMULPS       Y2, Y3, Y5
 	MOVQ         $0x00000040, DI
 
-extremes:
-	VMOVUPS      (DX)(DI*1), Y6
-	VMOVUPS      (BX)(DI*1), Y7
+extremes0:
+	VMOVUPS      (BX)(DI*1), Y6
+	VMOVUPS      (SI)(DI*1), Y7
 	VMINPS       Y2, Y6, Y2
 	VMAXPS       Y4, Y6, Y4
 	VADDPS       Y7, Y3, Y3
 	VMULPS       Y6, Y7, Y6
 	VADDPS       Y6, Y5, Y5
 	ADDQ         $0x40, DI
-	CMPQ         DI, SI
-	JL           extremes
-	VMOVUPS      Y3, 2112(SP)
-	VMOVUPS      Y5, 2144(SP)
-	VMOVUPS      Y2, 2080(SP)
+	CMPQ         DI, DX
+	JL           extremes0
+	VMOVUPS      Y3, 64(SP)
+	VMOVUPS      Y5, 96(SP)
+	VMOVUPS      Y2, 32(SP)
 	VMINPS       Y2, Y0, Y2
 	VCMPPS       $0x12, Y2, Y4, Y3
-	VMOVUPS      Y3, 2336(SP)
-	VMOVUPS      Y2, 2368(SP)
-	VMOVUPS      2336(SP), Y3
+	VMOVUPS      Y3, 320(SP)
+	VMOVUPS      Y2, 256(SP)
+	VMOVUPS      320(SP), Y3
 	VBROADCASTSS const3f800000<>+0(SB), Y5
 	VADDPS       Y5, Y2, Y5
 	VBLENDVPS    Y3, Y5, Y4, Y4
-	VMOVUPS      Y4, 2048(SP)
+	VMOVUPS      Y4, (SP)
 	VSUBPS       Y2, Y4, Y3
 	VDIVPS       Y3, Y1, Y3
 	VBROADCASTSS const3f800000<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y4
-	VMOVUPS      Y4, 2208(SP)
-	VMOVUPS      Y3, 2240(SP)
-	VMOVUPS      Y2, 2272(SP)
-	VMOVUPS      2048(SP), Y5
+	VMOVUPS      Y4, 160(SP)
+	VMOVUPS      Y3, 192(SP)
+	VMOVUPS      Y2, 224(SP)
+	VMOVUPS      (SP), Y5
 	VSUBPS       Y2, Y5, Y5
 	VCMPPS       $0x1a, Y0, Y5, Y6
-	VMOVUPS      2304(SP), Y7
+	VMOVUPS      288(SP), Y7
 	VPOR         Y6, Y7, Y7
-	VMOVUPS      Y7, 2304(SP)
+	VMOVUPS      Y7, 288(SP)
 	VBROADCASTSS const4a742400<>+0(SB), Y6
 	VMULPS       Y5, Y3, Y5
 	VCMPPS       $0x1a, Y5, Y6, Y5
-	VMOVUPS      2304(SP), Y6
+	VMOVUPS      288(SP), Y6
 	VPOR         Y5, Y6, Y6
-	VMOVUPS      Y6, 2304(SP)
-	VMOVUPS      2080(SP), Y5
+	VMOVUPS      Y6, 288(SP)
+	VMOVUPS      32(SP), Y5
 	VSUBPS       Y2, Y5, Y5
 	VMULPS       Y5, Y3, Y5
 	VBROADCASTSS constca742400<>+0(SB), Y6
 	VCMPPS       $0x1a, Y6, Y5, Y5
-	VMOVUPS      2304(SP), Y6
+	VMOVUPS      288(SP), Y6
 	VPOR         Y5, Y6, Y6
-	VMOVUPS      Y6, 2304(SP)
+	VMOVUPS      Y6, 288(SP)
 	MOVQ         $0x00000000, DI
 
-initial:
-	VMOVUPS  (DX)(DI*1), Y5
+initial0:
+	VMOVUPS  (BX)(DI*1), Y5
 	VSUBPS   Y2, Y5, Y5
 	VMULPS   Y5, Y3, Y5
 	VROUNDPS $0x08, Y5, Y5
 	VMAXPS   Y5, Y0, Y5
 	VMINPS   Y5, Y1, Y5
-	VMOVUPS  Y5, (SP)(DI*1)
+	VMOVUPS  Y5, 448(SP)(DI*1)
 	ADDQ     $0x40, DI
-	CMPQ     DI, SI
-	JL       initial
+	CMPQ     DI, DX
+	JL       initial0
 	VXORPS   Y3, Y3, Y3
 	MOVB     abs+48(FP), DI
 	TESTB    DI, DI
-	JNE      initialAbs
+	JNE      initial0Abs
 	MOVQ     $0x00000000, DI
 
-initialSquareRow:
-	VMULPS (SP)(DI*1), Y4, Y5
+initial0SquareRow:
+	VMULPS 448(SP)(DI*1), Y4, Y5
 	VADDPS Y2, Y5, Y5
-	VSUBPS (DX)(DI*1), Y5, Y5
+	VSUBPS (BX)(DI*1), Y5, Y5
 	VMULPS Y5, Y5, Y5
-	VMULPS (BX)(DI*1), Y5, Y5
+	VMULPS (SI)(DI*1), Y5, Y5
 	VADDPS Y5, Y3, Y3
 	ADDQ   $0x40, DI
-	CMPQ   DI, SI
-	JL     initialSquareRow
-	JMP    initialDone
+	CMPQ   DI, DX
+	JL     initial0SquareRow
+	JMP    initial0Done
 
-initialAbs:
+initial0Abs:
 	VBROADCASTSS const7fffffff<>+0(SB), Y5
 	MOVQ         $0x00000000, DI
 
-initialAbsRow:
-	VMULPS (SP)(DI*1), Y4, Y6
+initial0AbsRow:
+	VMULPS 448(SP)(DI*1), Y4, Y6
 	VADDPS Y2, Y6, Y6
-	VSUBPS (DX)(DI*1), Y6, Y6
+	VSUBPS (BX)(DI*1), Y6, Y6
 	VPAND  Y5, Y6, Y6
-	VMULPS (BX)(DI*1), Y6, Y6
+	VMULPS (SI)(DI*1), Y6, Y6
 	VADDPS Y6, Y3, Y3
 	ADDQ   $0x40, DI
-	CMPQ   DI, SI
-	JL     initialAbsRow
+	CMPQ   DI, DX
+	JL     initial0AbsRow
 
-initialDone:
-	VMOVUPS      2336(SP), Y4
+initial0Done:
+	VMOVUPS      320(SP), Y4
 	VBROADCASTSS constbf800000<>+0(SB), Y5
 	VBLENDVPS    Y4, Y5, Y3, Y3
-	VMOVUPS      Y3, 2176(SP)
+	VMOVUPS      Y3, 128(SP)
 	XORL         DI, DI
 	MOVL         steps+44(FP), R8
 
@@ -1738,54 +2254,54 @@ candidate:
 	VMULPS       Y3, Y5, Y3
 	VADDPS       Y3, Y4, Y3
 	VADDPS       Y1, Y3, Y3
-	VMOVUPS      2048(SP), Y4
+	VMOVUPS      (SP), Y4
 	VSUBPS       Y2, Y4, Y4
 	VDIVPS       Y4, Y3, Y3
 	VMOVAPS      Y3, Y3
-	VMOVUPS      2048(SP), Y4
+	VMOVUPS      (SP), Y4
 	VSUBPS       Y2, Y4, Y4
 	VCMPPS       $0x1a, Y0, Y4, Y5
-	VMOVUPS      2304(SP), Y6
+	VMOVUPS      288(SP), Y6
 	VPOR         Y5, Y6, Y6
-	VMOVUPS      Y6, 2304(SP)
+	VMOVUPS      Y6, 288(SP)
 	VBROADCASTSS const4a742400<>+0(SB), Y5
 	VMULPS       Y4, Y3, Y4
 	VCMPPS       $0x1a, Y4, Y5, Y4
-	VMOVUPS      2304(SP), Y5
+	VMOVUPS      288(SP), Y5
 	VPOR         Y4, Y5, Y5
-	VMOVUPS      Y5, 2304(SP)
-	VMOVUPS      2080(SP), Y4
+	VMOVUPS      Y5, 288(SP)
+	VMOVUPS      32(SP), Y4
 	VSUBPS       Y2, Y4, Y4
 	VMULPS       Y4, Y3, Y4
 	VBROADCASTSS constca742400<>+0(SB), Y5
 	VCMPPS       $0x1a, Y5, Y4, Y4
-	VMOVUPS      2304(SP), Y5
+	VMOVUPS      288(SP), Y5
 	VPOR         Y4, Y5, Y5
-	VMOVUPS      Y5, 2304(SP)
+	VMOVUPS      Y5, 288(SP)
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	MOVQ         $0x00000000, R9
 
 fit:
-	VMOVUPS   (DX)(R9*1), Y7
+	VMOVUPS   (BX)(R9*1), Y7
 	VSUBPS    Y2, Y7, Y8
 	VMULPS    Y8, Y3, Y8
 	VROUNDPS  $0x08, Y8, Y8
 	VMAXPS    Y8, Y0, Y8
 	VMINPS    Y8, Y1, Y8
-	VMOVUPS   Y8, (SP)(R9*1)
-	VMULPS    (BX)(R9*1), Y8, Y9
+	VMOVUPS   Y8, 448(SP)(R9*1)
+	VMULPS    (SI)(R9*1), Y8, Y9
 	VADDPS    Y9, Y4, Y4
 	VMULPS    Y8, Y9, Y8
 	VADDPS    Y8, Y5, Y5
 	VMULPS    Y7, Y9, Y7
 	VADDPS    Y7, Y6, Y6
 	ADDQ      $0x40, R9
-	CMPQ      R9, SI
+	CMPQ      R9, DX
 	JL        fit
-	VMOVUPS   2112(SP), Y7
-	VMOVUPS   2144(SP), Y8
+	VMOVUPS   64(SP), Y7
+	VMOVUPS   96(SP), Y8
 	VMULPS    Y5, Y7, Y9
 	VMULPS    Y4, Y4, Y10
 	VSUBPS    Y10, Y9, Y9
@@ -1801,7 +2317,12 @@ fit:
 	VDIVPS    Y5, Y6, Y5
 	VBLENDVPS Y8, Y5, Y7, Y7
 	VBLENDVPS Y8, Y0, Y4, Y4
-	VCMPPS    $0x1e, Y0, Y9, Y5
+	VMOVUPS   Y7, 352(SP)
+	VMOVUPS   Y4, 384(SP)
+	VCMPPS    $0x1e, Y0, Y9, Y4
+	VMOVUPS   Y4, 416(SP)
+	VMOVUPS   352(SP), Y4
+	VMOVUPS   384(SP), Y5
 	VXORPS    Y6, Y6, Y6
 	MOVB      abs+48(FP), R9
 	TESTB     R9, R9
@@ -1809,63 +2330,66 @@ fit:
 	MOVQ      $0x00000000, R9
 
 candidateSquareRow:
-	VMULPS (SP)(R9*1), Y7, Y8
-	VADDPS Y4, Y8, Y8
-	VSUBPS (DX)(R9*1), Y8, Y8
-	VMULPS Y8, Y8, Y8
-	VMULPS (BX)(R9*1), Y8, Y8
-	VADDPS Y8, Y6, Y6
+	VMULPS 448(SP)(R9*1), Y4, Y7
+	VADDPS Y5, Y7, Y7
+	VSUBPS (BX)(R9*1), Y7, Y7
+	VMULPS Y7, Y7, Y7
+	VMULPS (SI)(R9*1), Y7, Y7
+	VADDPS Y7, Y6, Y6
 	ADDQ   $0x40, R9
-	CMPQ   R9, SI
+	CMPQ   R9, DX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
 candidateAbs:
-	VBROADCASTSS const7fffffff<>+0(SB), Y8
+	VBROADCASTSS const7fffffff<>+0(SB), Y7
 	MOVQ         $0x00000000, R9
 
 candidateAbsRow:
-	VMULPS (SP)(R9*1), Y7, Y9
-	VADDPS Y4, Y9, Y9
-	VSUBPS (DX)(R9*1), Y9, Y9
-	VPAND  Y8, Y9, Y9
-	VMULPS (BX)(R9*1), Y9, Y9
-	VADDPS Y9, Y6, Y6
+	VMULPS 448(SP)(R9*1), Y4, Y8
+	VADDPS Y5, Y8, Y8
+	VSUBPS (BX)(R9*1), Y8, Y8
+	VPAND  Y7, Y8, Y8
+	VMULPS (SI)(R9*1), Y8, Y8
+	VADDPS Y8, Y6, Y6
 	ADDQ   $0x40, R9
-	CMPQ   R9, SI
+	CMPQ   R9, DX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS   2176(SP), Y8
+	VMOVUPS   416(SP), Y7
+	VMOVUPS   128(SP), Y8
 	VCMPPS    $0x11, Y8, Y6, Y8
-	VPAND     Y8, Y5, Y5
-	VMOVUPS   2176(SP), Y8
-	VBLENDVPS Y5, Y6, Y8, Y8
-	VMOVUPS   Y8, 2176(SP)
-	VMOVUPS   2208(SP), Y6
-	VBLENDVPS Y5, Y7, Y6, Y6
-	VMOVUPS   Y6, 2208(SP)
-	VMOVUPS   2240(SP), Y6
-	VBLENDVPS Y5, Y3, Y6, Y6
-	VMOVUPS   Y6, 2240(SP)
-	VMOVUPS   2272(SP), Y3
-	VBLENDVPS Y5, Y2, Y3, Y3
-	VMOVUPS   Y3, 2272(SP)
-	VBLENDVPS Y5, Y4, Y2, Y2
+	VPAND     Y8, Y7, Y7
+	VMOVUPS   128(SP), Y8
+	VBLENDVPS Y7, Y6, Y8, Y8
+	VMOVUPS   Y8, 128(SP)
+	VMOVUPS   160(SP), Y6
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VMOVUPS   Y6, 160(SP)
+	VMOVUPS   192(SP), Y4
+	VBLENDVPS Y7, Y3, Y4, Y4
+	VMOVUPS   Y4, 192(SP)
+	VMOVUPS   224(SP), Y3
+	VBLENDVPS Y7, Y2, Y3, Y3
+	VMOVUPS   Y3, 224(SP)
+	VBLENDVPS Y7, Y5, Y2, Y2
 	INCL      DI
 	CMPL      DI, R8
 	JLE       candidate
-	VMOVUPS   2336(SP), Y3
-	MOVQ      codes+0(FP), BX
+	VMOVUPS   320(SP), Y3
+	MOVQ      codes+0(FP), SI
 	MOVQ      CX, DI
 	SHRQ      $0x02, DI
-	ADDQ      DI, BX
-	VMOVUPS   2240(SP), Y4
-	VMOVUPS   2272(SP), Y5
+	ADDQ      DI, SI
+	MOVQ      DX, DI
+	SHRQ      $0x02, DI
+	VMOVUPS   192(SP), Y4
+	VMOVUPS   224(SP), Y5
 	MOVQ      $0x00000000, DI
 
-codes:
-	VMOVUPS      (DX)(DI*1), Y6
+codes0:
+	VMOVUPS      (BX)(DI*1), Y6
 	VSUBPS       Y5, Y6, Y6
 	VMULPS       Y6, Y4, Y6
 	VROUNDPS     $0x08, Y6, Y6
@@ -1876,33 +2400,33 @@ codes:
 	VEXTRACTI128 $0x01, Y6, X7
 	VPACKUSDW    X7, X6, X6
 	VPACKUSWB    X6, X6, X6
-	VMOVQ        X6, (BX)
-	ADDQ         $0x10, BX
+	VMOVQ        X6, (SI)
+	ADDQ         $0x10, SI
 	ADDQ         $0x40, DI
-	CMPQ         DI, SI
-	JL           codes
-	VMOVUPS      2208(SP), Y1
+	CMPQ         DI, DX
+	JL           codes0
+	VMOVUPS      160(SP), Y1
 	VBLENDVPS    Y3, Y0, Y1, Y1
 	MOVQ         scale+56(FP), DX
 	ADDQ         CX, DX
 	VMOVUPS      Y1, (DX)
-	VMOVUPS      2368(SP), Y0
+	VMOVUPS      256(SP), Y0
 	VBLENDVPS    Y3, Y0, Y2, Y2
 	VBROADCASTSS const80000000<>+0(SB), Y0
 	VXORPS       Y0, Y2, Y0
 	MOVQ         minimum+64(FP), DX
 	ADDQ         CX, DX
 	VMOVUPS      Y0, (DX)
-	VMOVUPS      2112(SP), Y0
+	VMOVUPS      64(SP), Y0
 	MOVQ         sum+72(FP), DX
 	ADDQ         CX, DX
 	VMOVUPS      Y0, (DX)
-	VMOVUPS      2304(SP), Y0
+	VMOVUPS      288(SP), Y0
 	VPTEST       Y0, Y0
-	JE           fine
+	JE           fine0
 	XORL         AX, AX
 
-fine:
+fine0:
 	ADDQ $0x20, CX
 	CMPQ CX, $0x40
 	JL   half

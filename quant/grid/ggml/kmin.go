@@ -157,9 +157,7 @@ func (t *kmin) fitPlanes(c *coder, p []Params, codes []uint8, x []float32, im co
 		spec = &t.weighted
 		c.importanceWeights(im, t.sigma)
 	}
-	for j := range subs {
-		c.searchAsym(j, t.sub, spec)
-	}
+	c.searchAsym(0, subs, t.sub, spec)
 	if im.none() {
 		t.planeScales(pl, p)
 	} else {

@@ -98,7 +98,7 @@ func (t *legacy) encodePlanes(e *encoder) {
 		first += len(x)
 		e.coder.k.weights(&pl.w[0], &pl.x[0], &pl.im[0], &pl.sigma[0], legacyBlock)
 		if t.hasMin {
-			e.searchAsym(0, legacyBlock, spec)
+			e.searchAsym(0, 1, legacyBlock, spec)
 		} else {
 			e.searchSym(0, legacyBlock, t.levels)
 			pl.minimum = [16 * lanes]float32{}

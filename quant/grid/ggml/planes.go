@@ -105,18 +105,24 @@ func (c *coder) store(codes []uint8, n int) {
 // sub returns the part of a plane that holds sub-block j of n weights.
 func subPlane(plane []float32, j, n int) *float32 { return &plane[j*n*lanes] }
 
-// searchAsym runs the asymmetric search on sub-block j of n weights in every lane.
-func (c *coder) searchAsym(j, n int, spec *asymSpec) {
-	pl := c.pl
-	scale, minimum, sum := &pl.scale[j*lanes], &pl.minimum[j*lanes], &pl.sum[j*lanes]
-	codes := &pl.codes[j*n*lanes]
-	x, w := subPlane(pl.x[:], j, n), subPlane(pl.w[:], j, n)
-	if c.k.asym(codes, x, w, n, float32(spec.levels), spec.first, spec.step, int32(spec.steps), spec.abs, scale, minimum, sum) {
-		return
-	}
-	// A nearly empty range in some lane: there the portable code wraps in a way that vector rounding does not.
-	for l := range lanes {
-		c.asymLane(j, n, l, spec)
+// searchAsym runs the asymmetric search on `count` sub-blocks of n weights, from the j-th on, in every lane.
+func (c *coder) searchAsym(j, count, n int, spec *asymSpec) {
+	for end := j + count; j < end; {
+		search, subs := c.k.asym, 1
+		if c.k.asymPair != nil && end-j >= 2 {
+			search, subs = c.k.asymPair, 2
+		}
+		pl := c.pl
+		ok := search(&pl.codes[j*n*lanes], subPlane(pl.x[:], j, n), subPlane(pl.w[:], j, n), n, float32(spec.levels), spec.first, spec.step,
+			int32(spec.steps), spec.abs, &pl.scale[j*lanes], &pl.minimum[j*lanes], &pl.sum[j*lanes])
+		for range subs {
+			if !ok { // a nearly empty range in some lane: there the portable code wraps in a way that vector rounding does not
+				for l := range lanes {
+					c.asymLane(j, n, l, spec)
+				}
+			}
+			j++
+		}
 	}
 }
 

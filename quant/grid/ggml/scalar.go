@@ -100,7 +100,7 @@ func (s *Scalar) fitSubPlanes(c *coder, scale, minimum []float32, first int, x, 
 	c.k.transpose(&pl.w[0], &w[0], s.Sub, s.Sub)
 	switch t := &s.search; {
 	case t.asym != nil:
-		c.searchAsym(0, s.Sub, t.asym)
+		c.searchAsym(0, 1, s.Sub, t.asym)
 		copy(minimum[first:first+lanes], pl.minimum[:lanes])
 	case t.levels > 0:
 		c.searchSym(0, s.Sub, t.levels)

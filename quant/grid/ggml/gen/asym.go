@@ -1,60 +1,99 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// asymState is what the parts of the asym kernel share. Registers hold what the inner loops need, slots the rest.
+// asymState is what the parts of the asym kernels share.
 type asymState struct {
-	g                            *gen
-	x, w, n                      reg.GPVirtual
-	trial                        Mem // codes of a candidate, rows of float32
-	levels, zero, lo, inv        reg.VecVirtual
-	hi, lowest, sumW, sumX, best slot // largest and smallest element, Σ w, Σ w·x, least error
-	scale, bestInv, bestLo       slot // of the best candidate: its scale, and the range that gave its codes
-	bad                          heldMask
+	g            *gen
+	n            reg.GPVirtual
+	levels, zero reg.VecVirtual
+	ways         []*asymWay
 }
 
-// asym is searchAsym on a plane.
-func asym(g *gen) {
-	g.begin("asym", "func(codes *uint8, x, w *float32, n int, levels, first, step float32, steps int32, abs bool, "+
-		"scale, minimum, sum *float32) (ok bool)",
-		"is searchAsym in every lane, n at most 32; sum receives Σ w. When ok is false a lane left the range of exact "+
-			"rounding and nothing is valid.")
-	trial := g.AllocLocal(32 * rowBytes)
-	keep := g.slots(11)
-	ok := g.GP32()
-	g.MOVL(U32(1), ok)
-	g.lanes(func() {
-		s := &asymState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), trial: trial, zero: g.zero(),
-			hi: keep[0], lowest: keep[1], sumW: keep[2], sumX: keep[3], best: keep[4], scale: keep[5], bestInv: keep[6], bestLo: keep[7]}
-		s.bad = g.hold(keep[8], g.noLanes())
-		s.levels = s.scalar("levels")
-		hi := s.extremes()
-		empty := g.hold(keep[9], g.compare(lessEqual, hi, s.lo)) // constant and not positive: scale 0
-		firstLo := keep[10]
-		firstLo.put(s.lo)
-		g.choose(empty.get(), g.add(s.lo, g.float(1)), hi) // any range will do: the result is masked in finish
-		s.hi.put(hi)
-		s.inv = g.div(s.levels, g.sub(hi, s.lo))
-		scale := g.div(g.float(1), s.inv)
-		s.scale.put(scale)
-		s.bestInv.put(s.inv)
-		s.bestLo.put(s.lo)
-		s.guard()
-		g.each("initial", 0, s.n, func(i reg.GPVirtual) { s.code(g.load(at(s.x, i)), i) })
-		e := s.error("initial", scale, s.lo)
-		g.choose(empty.get(), g.float(-1), e) // errors are not negative: never replaced
-		s.best.put(e)
-		s.candidates()
-		s.finish(empty, firstLo)
-		g.jumpIfNone(s.bad.get(), "fine")
-		g.XORL(ok, ok)
-		g.Label("fine")
-	})
-	g.Store(ok.As8(), g.ReturnIndex(0))
-	g.end()
+// asymWay is the search of one sub-block. Registers hold what the inner loops need, slots the rest.
+type asymWay struct {
+	x, w                         reg.GPVirtual
+	trial                        Mem // codes of a candidate, rows of float32
+	lo, inv                      reg.VecVirtual
+	hi, lowest, sumW, sumX, best slot // largest and smallest element, Σ w, Σ w·x, least error
+	scale, bestInv, bestLo       slot // of the best candidate: its scale, and the range that gave its codes
+	bad, empty                   heldMask
+	firstLo, keepBad, keepEmpty  slot
+	newScale, newLo              slot // of the candidate in work
+	solved                       heldMask
+	keepSolved                   slot
+}
+
+const asymSlots = 14
+
+// asym is searchAsym on planes of the given number of sub-blocks. Candidates depend on each other; two independent
+// searches fill the gaps that one leaves.
+func asym(name string, ways int) func(*gen) {
+	return func(g *gen) {
+		if ways > 1 && !g.wide() {
+			return // AVX2 has no registers for two
+		}
+		g.begin(name, "func(codes *uint8, x, w *float32, n int, levels, first, step float32, steps int32, abs bool, "+
+			"scale, minimum, sum *float32) (ok bool)",
+			fmt.Sprintf("is searchAsym in every lane of %d sub-blocks of n rows, at most 32; sum receives Σ w. When ok is false "+
+				"a lane left the range of exact rounding and nothing is valid.", ways))
+		s := &asymState{g: g}
+		for range ways {
+			keep := g.slots(asymSlots)
+			s.ways = append(s.ways, &asymWay{trial: g.AllocLocal(32 * rowBytes), hi: keep[0], lowest: keep[1], sumW: keep[2], sumX: keep[3],
+				best: keep[4], scale: keep[5], bestInv: keep[6], bestLo: keep[7], firstLo: keep[8], keepBad: keep[9], keepEmpty: keep[10],
+				newScale: keep[11], newLo: keep[12], keepSolved: keep[13]})
+		}
+		ok := g.GP32()
+		g.MOVL(U32(1), ok)
+		g.lanes(func() {
+			s.n, s.zero, s.levels = g.rows("n"), g.zero(), s.scalar("levels")
+			for i, w := range s.ways {
+				s.start(i, w)
+			}
+			s.candidates()
+			for i, w := range s.ways {
+				s.finish(i, w)
+				label := fmt.Sprint("fine", i)
+				g.jumpIfNone(w.bad.get(), label)
+				g.XORL(ok, ok)
+				g.Label(label)
+			}
+		})
+		g.Store(ok.As8(), g.ReturnIndex(0))
+		g.end()
+	}
+}
+
+// start finds the extremes and tries the exact range.
+func (s *asymState) start(i int, w *asymWay) {
+	g := s.g
+	w.x, w.w = g.plane("x"), g.plane("w")
+	for range i {
+		g.ADDQ(s.n, w.x)
+		g.ADDQ(s.n, w.w)
+	}
+	w.bad = g.hold(w.keepBad, g.noLanes())
+	hi := s.extremes(fmt.Sprint("extremes", i), w)
+	w.empty = g.hold(w.keepEmpty, g.compare(lessEqual, hi, w.lo)) // constant and not positive: scale 0
+	w.firstLo.put(w.lo)
+	g.choose(w.empty.get(), g.add(w.lo, g.float(1)), hi) // any range will do: the result is masked in finish
+	w.hi.put(hi)
+	w.inv = g.div(s.levels, g.sub(hi, w.lo))
+	scale := g.div(g.float(1), w.inv)
+	w.scale.put(scale)
+	w.bestInv.put(w.inv)
+	w.bestLo.put(w.lo)
+	s.guard(w)
+	g.each(fmt.Sprint("initial", i), 0, s.n, func(i reg.GPVirtual) { s.code(w, g.load(at(w.x, i)), i) })
+	e := s.error(fmt.Sprint("initial", i), []*asymWay{w}, []reg.VecVirtual{scale}, []reg.VecVirtual{w.lo})[0]
+	g.choose(w.empty.get(), g.float(-1), e) // errors are not negative: never replaced
+	w.best.put(e)
 }
 
 // scalar broadcasts a float32 argument.
@@ -65,40 +104,40 @@ func (s *asymState) scalar(name string) reg.VecVirtual {
 }
 
 // extremes finds the range of x and the sums of w and w·x.
-func (s *asymState) extremes() (hi reg.VecVirtual) {
+func (s *asymState) extremes(label string, w *asymWay) (hi reg.VecVirtual) {
 	g := s.g
-	lo, sumW := g.load(Mem{Base: s.x}), g.load(Mem{Base: s.w})
+	lo, sumW := g.load(Mem{Base: w.x}), g.load(Mem{Base: w.w})
 	hi = g.copy(lo)
 	sumX := g.mul(sumW, lo)
-	g.each("extremes", rowBytes, s.n, func(i reg.GPVirtual) {
-		v, w := g.load(at(s.x, i)), g.load(at(s.w, i))
+	g.each(label, rowBytes, s.n, func(i reg.GPVirtual) {
+		v, wt := g.load(at(w.x, i)), g.load(at(w.w, i))
 		g.VMINPS(lo, v, lo) // v < lo ? v : lo
 		g.VMAXPS(hi, v, hi)
-		g.addTo(sumW, w)
-		g.addTo(sumX, g.mul(w, v))
+		g.addTo(sumW, wt)
+		g.addTo(sumX, g.mul(wt, v))
 	})
-	s.sumW.put(sumW)
-	s.sumX.put(sumX)
-	s.lowest.put(lo)
-	s.lo = g.smaller(s.zero, lo) // 0 < lo ? 0 : lo
+	w.sumW.put(sumW)
+	w.sumX.put(sumX)
+	w.lowest.put(lo)
+	w.lo = g.smaller(s.zero, lo) // 0 < lo ? 0 : lo
 	return hi
 }
 
 // guard marks lanes whose arguments of rn may leave ±2^22, where the portable rn wraps and vector rounding does not: it
 // wants inv·(hi − lo) and inv·(lowest − lo) inside.
-func (s *asymState) guard() {
+func (s *asymState) guard(w *asymWay) {
 	g := s.g
-	width := g.sub(s.hi.get(), s.lo)
-	s.bad.include(g.compare(notGreater, width, s.zero))
-	s.bad.include(g.compare(notGreater, g.float(4e6), g.mul(s.inv, width)))
-	s.bad.include(g.compare(notGreater, g.mul(s.inv, g.sub(s.lowest.get(), s.lo)), g.float(-4e6)))
+	width := g.sub(w.hi.get(), w.lo)
+	w.bad.include(g.compare(notGreater, width, s.zero))
+	w.bad.include(g.compare(notGreater, g.float(4e6), g.mul(w.inv, width)))
+	w.bad.include(g.compare(notGreater, g.mul(w.inv, g.sub(w.lowest.get(), w.lo)), g.float(-4e6)))
 }
 
 // code rounds x at the current inv and lo and stores the code of row i.
-func (s *asymState) code(x reg.VecVirtual, i reg.GPVirtual) (l reg.VecVirtual) {
+func (s *asymState) code(w *asymWay, x reg.VecVirtual, i reg.GPVirtual) (l reg.VecVirtual) {
 	g := s.g
-	l = g.roundClamp(g.mul(s.inv, g.sub(x, s.lo)), s.zero, s.levels)
-	g.VMOVUPS(l, s.trial.Idx(i, 1))
+	l = g.roundClamp(g.mul(w.inv, g.sub(x, w.lo)), s.zero, s.levels)
+	g.VMOVUPS(l, w.trial.Idx(i, 1))
 	return l
 }
 
@@ -113,84 +152,115 @@ func (s *asymState) candidates() {
 	g.VXORPS(kf, kf, kf)
 	g.VCVTSI2SSL(k, kf, kf)
 	numerator := g.add(g.add(s.scalar("first"), g.mul(s.scalar("step"), g.broadcast(kf))), s.levels)
-	g.set(s.inv, g.div(numerator, g.sub(s.hi.get(), s.lo)))
-	s.guard()
-	scale, lo, solved := s.fit()
-	e := s.error("candidate", scale, lo)
-	better := g.both(solved, g.compare(less, e, s.best.get()))
-	s.best.choose(better, e)
-	s.scale.choose(better, scale)
-	s.bestInv.choose(better, s.inv)
-	s.bestLo.choose(better, s.lo)
-	g.choose(better, lo, s.lo) // later candidates start from the new minimum
+	for _, w := range s.ways {
+		g.set(w.inv, g.div(numerator, g.sub(w.hi.get(), w.lo)))
+		s.guard(w)
+	}
+	s.fit()
+	var scale, lo []reg.VecVirtual
+	for _, w := range s.ways {
+		scale, lo = append(scale, w.newScale.get()), append(lo, w.newLo.get())
+	}
+	for i, e := range s.error("candidate", s.ways, scale, lo) {
+		w := s.ways[i]
+		better := g.both(w.solved.get(), g.compare(less, e, w.best.get()))
+		w.best.choose(better, e)
+		w.scale.choose(better, scale[i])
+		w.bestInv.choose(better, w.inv)
+		w.bestLo.choose(better, w.lo)
+		g.choose(better, lo[i], w.lo) // later candidates start from the new minimum
+	}
 	g.INCL(k)
 	g.CMPL(k, steps)
 	g.JLE(LabelRef("candidate"))
 }
 
 // fit rounds at the current inv and lo and solves for scale and minimum; solved holds the lanes with a solution.
-func (s *asymState) fit() (scale, lo reg.VecVirtual, solved mask) {
+func (s *asymState) fit() {
 	g := s.g
-	sl, sl2, sxl := g.zero(), g.zero(), g.zero()
+	type sums struct{ l, ll, lx reg.VecVirtual }
+	all := make([]sums, len(s.ways))
+	for i := range all {
+		all[i] = sums{g.zero(), g.zero(), g.zero()}
+	}
 	g.each("fit", 0, s.n, func(i reg.GPVirtual) {
-		x := g.load(at(s.x, i))
-		l := s.code(x, i)
-		wl := g.mul(l, at(s.w, i))
-		g.addTo(sl, wl)
-		g.addTo(sl2, g.mul(wl, l))
-		g.addTo(sxl, g.mul(wl, x))
+		for k, w := range s.ways {
+			x := g.load(at(w.x, i))
+			l := s.code(w, x, i)
+			wl := g.mul(l, at(w.w, i))
+			g.addTo(all[k].l, wl)
+			g.addTo(all[k].ll, g.mul(wl, l))
+			g.addTo(all[k].lx, g.mul(wl, x))
+		}
 	})
-	sumW, sumX := s.sumW.get(), s.sumX.get()
-	det := g.sub(g.mul(sumW, sl2), g.mul(sl, sl))
-	scale = g.div(g.sub(g.mul(sumW, sxl), g.mul(sumX, sl)), det)
-	lo = g.div(g.sub(g.mul(sl2, sumX), g.mul(sl, sxl)), det)
-	positive := g.compare(greater, lo, s.zero)
-	g.choose(positive, g.div(sxl, sl2), scale)
-	g.choose(positive, s.zero, lo)
-	return scale, lo, g.compare(greater, det, s.zero)
+	for k, w := range s.ways {
+		t := all[k]
+		sumW, sumX := w.sumW.get(), w.sumX.get()
+		det := g.sub(g.mul(sumW, t.ll), g.mul(t.l, t.l))
+		scale := g.div(g.sub(g.mul(sumW, t.lx), g.mul(sumX, t.l)), det)
+		lo := g.div(g.sub(g.mul(t.ll, sumX), g.mul(t.l, t.lx)), det)
+		positive := g.compare(greater, lo, s.zero)
+		g.choose(positive, g.div(t.lx, t.ll), scale)
+		g.choose(positive, s.zero, lo)
+		w.newScale.put(scale)
+		w.newLo.put(lo)
+		w.solved = g.hold(w.keepSolved, g.compare(greater, det, s.zero))
+	}
 }
 
-// error returns the weighted error of the stored codes: of squares, or of magnitudes if abs is set.
-func (s *asymState) error(label string, scale, lo reg.VecVirtual) (e reg.VecVirtual) {
+// error returns the weighted errors of the stored codes: of squares, or of magnitudes if abs is set.
+func (s *asymState) error(label string, ways []*asymWay, scale, lo []reg.VecVirtual) (e []reg.VecVirtual) {
 	g := s.g
-	e = g.zero()
-	diff := func(i reg.GPVirtual) reg.VecVirtual {
-		return g.sub(g.add(g.mul(scale, s.trial.Idx(i, 1)), lo), at(s.x, i))
+	for range ways {
+		e = append(e, g.zero())
+	}
+	diff := func(k int, i reg.GPVirtual) reg.VecVirtual {
+		return g.sub(g.add(g.mul(scale[k], ways[k].trial.Idx(i, 1)), lo[k]), at(ways[k].x, i))
 	}
 	abs := g.GP8()
 	g.Load(g.Param("abs"), abs)
 	g.TESTB(abs, abs)
 	g.JNE(LabelRef(label + "Abs"))
 	g.each(label+"SquareRow", 0, s.n, func(i reg.GPVirtual) {
-		d := diff(i)
-		g.addTo(e, g.mul(g.mul(d, d), at(s.w, i)))
+		for k, w := range ways {
+			d := diff(k, i)
+			g.addTo(e[k], g.mul(g.mul(d, d), at(w.w, i)))
+		}
 	})
 	g.JMP(LabelRef(label + "Done"))
 	g.Label(label + "Abs")
 	magnitude := g.int(0x7fffffff)
 	g.each(label+"AbsRow", 0, s.n, func(i reg.GPVirtual) {
-		g.addTo(e, g.mul(g.abs(diff(i), magnitude), at(s.w, i)))
+		for k, w := range ways {
+			g.addTo(e[k], g.mul(g.abs(diff(k, i), magnitude), at(w.w, i)))
+		}
 	})
 	g.Label(label + "Done")
 	return e
 }
 
 // finish writes the results, the codes from the winning candidate's range.
-func (s *asymState) finish(empty heldMask, firstLo slot) {
+func (s *asymState) finish(i int, w *asymWay) {
 	g := s.g
-	none := empty.get()
+	none := w.empty.get()
 	codes := g.bytePlane("codes")
-	bestInv, bestLo := s.bestInv.get(), s.bestLo.get()
-	g.each("codes", 0, s.n, func(i reg.GPVirtual) {
-		l := g.roundClamp(g.mul(bestInv, g.sub(g.load(at(s.x, i)), bestLo)), s.zero, s.levels)
+	quarter := g.GP64()
+	g.MOVQ(s.n, quarter)
+	g.SHRQ(Imm(2), quarter)
+	for range i {
+		g.ADDQ(quarter, codes)
+	}
+	bestInv, bestLo := w.bestInv.get(), w.bestLo.get()
+	g.each(fmt.Sprint("codes", i), 0, s.n, func(i reg.GPVirtual) {
+		l := g.roundClamp(g.mul(bestInv, g.sub(g.load(at(w.x, i)), bestLo)), s.zero, s.levels)
 		g.choose(none, s.zero, l)
 		g.storeBytes(g.toInt(l), Mem{Base: codes})
 		g.ADDQ(Imm(16), codes)
 	})
-	scale := s.scale.get()
+	scale := w.scale.get()
 	g.choose(none, s.zero, scale)
-	g.VMOVUPS(scale, Mem{Base: g.plane("scale")})
-	g.choose(none, firstLo.get(), s.lo)
-	g.VMOVUPS(g.negate(s.lo), Mem{Base: g.plane("minimum")})
-	g.VMOVUPS(s.sumW.get(), Mem{Base: g.plane("sum")})
+	g.VMOVUPS(scale, Mem{Base: g.plane("scale"), Disp: i * rowBytes})
+	g.choose(none, w.firstLo.get(), w.lo)
+	g.VMOVUPS(g.negate(w.lo), Mem{Base: g.plane("minimum"), Disp: i * rowBytes})
+	g.VMOVUPS(w.sumW.get(), Mem{Base: g.plane("sum"), Disp: i * rowBytes})
 }
