@@ -106,7 +106,11 @@ func (t *tile) enter(i int, b block, w, before grid.Tile) {
 	if t.p.opt.Fit == Boundary && s.pos0 > b.pos0 {
 		now = t.gatherFrom(before, s.pos0-b.pos0, s)
 	}
-	t.g.Fit(t.params[i], now, t.p.importance[s.col0:s.col1])
+	fit := t.g.Fit
+	if t.p.opt.Fit == LookAhead && now.Cols <= lookAheadMost {
+		fit = t.g.Start
+	}
+	fit(t.params[i], now, t.p.importance[s.col0:s.col1])
 }
 
 // gather returns the columns at positions [pos0, pos1), which are the storage columns from col0 on, as they lie in

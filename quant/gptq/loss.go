@@ -21,11 +21,11 @@ func (t *tile) losses(q grid.Tile) []float64 {
 	return loss
 }
 
-// nearest rounds the original weights of the tile plainly, with parameters fitted group by group.
+// nearest rounds the original weights of the tile plainly.
 func (t *tile) nearest(w grid.Tile) *tile {
 	n := newTile(t.p, t.g, w)
-	n.fitAll()
 	for i, s := range t.p.layout.spans {
+		t.g.Start(n.params[i], w.Cut(s.col0, s.col1), t.p.importance[s.col0:s.col1])
 		for c := s.col0; c < s.col1; c++ {
 			t.g.Round(n.params[i], c-s.col0, w.Col(c), n.q.Col(c), n.col(c))
 		}

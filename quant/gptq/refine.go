@@ -145,9 +145,10 @@ func accept(x, y, q, d []float32, codes, old []uint8) bool {
 	return any
 }
 
-// restart solves the tile again from the parameters it has now and keeps the better solution of each row. Feedback with
-// good parameters often ends in another, lower, minimum than the one that refinement reached from poorer ones.
-func (t *tile) restart() {
+// restart solves the tile again from the parameters it has now and keeps the better solution of each row, loss holding
+// the losses. Feedback with good parameters often ends in another, lower, minimum than the one that refinement reached
+// from poorer ones.
+func (t *tile) restart(loss []float64) {
 	a := newTile(t.p, t.g, t.target)
 	a.fixed = true
 	for i := range t.params {
@@ -155,9 +156,9 @@ func (t *tile) restart() {
 	}
 	a.feedback()
 	a.refine()
-	mine, theirs := t.losses(t.q), a.losses(a.q)
-	for r := range mine {
-		if theirs[r] < mine[r] {
+	for r, l := range a.losses(a.q) {
+		if l < loss[r] {
+			loss[r] = l
 			t.takeRow(a, r)
 		}
 	}

@@ -103,8 +103,9 @@ func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32
 	if p.opt.Passes > 0 {
 		rep.passes = t.refine()
 	}
+	loss := t.losses(t.q)
 	for range p.opt.Restarts {
-		t.restart()
+		t.restart(loss)
 	}
 	plain := goal
 	if &w[0] != &target[0] {
@@ -112,15 +113,14 @@ func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32
 		plain.Load(w, p.k, row0)
 	}
 	near := t.nearest(plain)
-	mine, theirs := t.losses(t.q), t.losses(near.q)
-	for r := range rows {
-		rep.nearest += theirs[r]
-		if p.opt.Guard && theirs[r] < mine[r] {
+	for r, l := range t.losses(near.q) {
+		rep.nearest += l
+		if p.opt.Guard && l < loss[r] {
 			t.takeRow(near, r)
-			mine[r] = theirs[r]
+			loss[r] = l
 			rep.guarded++
 		}
-		rep.loss += mine[r]
+		rep.loss += loss[r]
 	}
 	for i, s := range p.layout.spans {
 		g.Store(l, row0, s.col0, t.params[i], t.codes[s.col0*rows:s.col1*rows])

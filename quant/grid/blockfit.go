@@ -13,6 +13,9 @@ func (b *Block) Fit(p Params, w Tile, importance []float32) {
 	}
 }
 
+// Start implements Grid: what D and DMin express is decided here and not by proposals, so it is the whole Fit.
+func (b *Block) Start(p Params, w Tile, importance []float32) { b.Fit(p, w, importance) }
+
 // rowMajor returns the values row by row.
 func (t Tile) rowMajor() []float32 {
 	x := make([]float32, len(t.Data))

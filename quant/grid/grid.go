@@ -63,6 +63,8 @@ type Grid interface {
 	// Fit chooses parameters for the columns of w, one set per row, minimising Σ_k importance[k]·(w_k − y_k)² as far as
 	// the grid's search goes. importance is nil for equal weights.
 	Fit(p Params, w Tile, importance []float32)
+	// Start is a quick Fit for rounders that will try what Propose offers.
+	Start(p Params, w Tile, importance []float32)
 	// Propose returns a sequence of parameter sets for sub-block sub, whose weights now are w: each call of the function
 	// writes the next into out, given the best set so far, and returns false at the end. The first is best itself; only
 	// what the sub-block alone uses may differ. Rounders try each with error feedback and keep, row by row, what does best.

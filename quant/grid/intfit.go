@@ -25,13 +25,12 @@ func (g *Int) shrinks() int {
 
 // Fit implements Grid.
 func (g *Int) Fit(p Params, w Tile, importance []float32) {
-	n := w.Rows
-	lo, hi := make([]float32, n), make([]float32, n)
-	g.ranges(w, lo, hi)
 	if !g.opt.Search {
-		g.fromRanges(p, lo, hi, 1)
+		g.Start(p, w, importance)
 		return
 	}
+	lo, hi := make([]float32, w.Rows), make([]float32, w.Rows)
+	g.ranges(w, lo, hi)
 	s := newIntSearch(g, p, w, importance)
 	for i := range g.shrinks() {
 		f := 1 - shrinkStep*float32(i)
@@ -46,6 +45,13 @@ func (g *Int) Fit(p Params, w Tile, importance []float32) {
 		s.leastSquares()
 		s.try()
 	}
+}
+
+// Start implements Grid: the full range.
+func (g *Int) Start(p Params, w Tile, _ []float32) {
+	lo, hi := make([]float32, w.Rows), make([]float32, w.Rows)
+	g.ranges(w, lo, hi)
+	g.fromRanges(p, lo, hi, 1)
 }
 
 // flips reports whether mirrored scales are worth trying: symmetric two's complement has one code more below zero.
