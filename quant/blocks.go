@@ -26,7 +26,8 @@ func hiddenBlob(i int) string { return fmt.Sprintf("hidden-%d", i) }
 func (j *job) blocks(ctx context.Context) error {
 	layers, first := len(j.plan.Model.Blocks), j.finishedLayers()
 	s := &stream{job: j}
-	if j.recipe.Needs() != 0 && first < layers {
+	j.stream = s
+	if j.recipe.Needs() != 0 && (first < layers || j.headCalibrated() && !j.out.Done(outsideUnit)) {
 		err := s.begin(ctx, first)
 		if first > 0 && errors.Is(err, fs.ErrNotExist) {
 			first, err = 0, j.restart(ctx, s)
@@ -97,7 +98,7 @@ func (j *job) block(ctx context.Context, s *stream, i int) error {
 	if err != nil {
 		return err
 	}
-	if needs != 0 && i+1 < len(j.plan.Model.Blocks) {
+	if needs != 0 && (i+1 < len(j.plan.Model.Blocks) || j.headCalibrated()) {
 		if err := s.save(i + 1); err != nil {
 			return err
 		}
@@ -177,6 +178,9 @@ func (j *job) writeKept(ctx context.Context, l *Layer) ([]TensorReport, error) {
 
 // values returns the current values of a norm, bias or linear of the block.
 func (l *Layer) values(name string) []float32 {
+	if l.head != nil {
+		return l.norm(name)
+	}
 	switch name {
 	case l.Arch.QNorm:
 		return l.Block.QNorm

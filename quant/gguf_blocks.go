@@ -27,13 +27,13 @@ func (r *GGUFRecipe) recipe(p *GGUFPlan) *Recipe {
 	return &Recipe{Method: rounder.Name(), Transforms: r.Transforms, Rounder: rounder, Allocation: p}
 }
 
-// Allocate implements Allocation for the linears inside the blocks: the types that the mixture chose. What the file
+// Allocate implements Allocation for the linears, the head among them: the types that the mixture chose. What the file
 // stores as plain floats is kept.
 func (p *GGUFPlan) Allocate(tensors []Desc) ([]Choice, error) {
 	choices := make([]Choice, len(tensors))
 	for i, t := range tensors {
 		at, ok := p.places[t.Info.Name]
-		if !ok || t.Linear == nil || t.Layer < 0 || t.Role == arch.RoleRouter {
+		if !ok || t.Linear == nil || t.Role == arch.RoleRouter {
 			continue
 		}
 		out := &p.Header.Tensors[at.tensor]
@@ -169,6 +169,18 @@ func (g *ggufJob) runBlocks(ctx context.Context) error {
 		return nil
 	}
 	var rows []TensorReport
+	if g.headCalibrated() {
+		l, row, err := g.roundHead(ctx, g.stream)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+		more, err := sink.kept(ctx, l)
+		if err != nil {
+			return err
+		}
+		return g.finish(outsideUnit, -1, append(rows, more...))
+	}
 	for _, i := range sink.layerTensors(-1) {
 		row, err := g.tensor(ctx, i)
 		if err != nil {

@@ -25,6 +25,7 @@ type Layer struct {
 	changed map[string]bool // tensors whose values a transform rewrote
 	// normBefore holds the weights of norms as they were before a transform first changed them.
 	normBefore map[string][]float32
+	head       *headPart // this layer is the final norm with the head, not a block
 }
 
 // inputKey names a shared input of a block.
@@ -59,11 +60,35 @@ func (l *Layer) storedType(name string) tensor.DType {
 
 // Weights returns the weight of lin as a mutable float32 matrix [Out, In]; the block computes with it from now on.
 func (l *Layer) Weights(lin *arch.Linear) []float32 {
-	f := l.Block.Linear(lin)
+	f := l.linear(lin)
 	if f.W.Kind != kernel.F32 {
 		f.W = kernel.MatF32(lin.Out, lin.In, widened(f.W))
 	}
 	return f.W.F32
+}
+
+// linear finds the loaded matrix.
+func (l *Layer) linear(lin *arch.Linear) *forward.Linear {
+	if l.head != nil {
+		return &l.head.linear
+	}
+	return l.Block.Linear(lin)
+}
+
+// pairs lists where scales can be folded.
+func (l *Layer) pairs() []arch.Pair {
+	if l.head != nil {
+		return l.head.pairs()
+	}
+	return l.Arch.AWQPairs()
+}
+
+// inputOf returns the statistics of the input that lin reads, nil when none were gathered.
+func (l *Layer) inputOf(lin *arch.Linear) *Stats {
+	if l.head != nil {
+		return l.stats[headKey]
+	}
+	return l.stats[inputOf(l.Arch, lin)]
 }
 
 // widened returns a float32 copy of a matrix.
@@ -83,6 +108,12 @@ func widened(m kernel.Mat) []float32 {
 
 // norm returns the weights of a norm of the block by tensor name.
 func (l *Layer) norm(name string) []float32 {
+	if l.head != nil {
+		if name == l.head.name {
+			return l.head.norm
+		}
+		return nil
+	}
 	switch name {
 	case l.Arch.AttnNorm:
 		return l.Block.AttnNorm

@@ -14,6 +14,11 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	for i := range p.Model.Blocks {
 		block = max(block, blockMemory(p.Model, &p.Model.Blocks[i], r.Needs()))
 	}
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Quantize && t.Layer < 0 {
+			block = max(block, 6*4*int64(t.Linear.Out)*int64(t.Linear.In)) // a head: values, codes, errors
+		}
+	}
 	total := base + block
 	if r.Needs() == 0 {
 		return total
@@ -26,6 +31,9 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 		threads = runtime.GOMAXPROCS(0)
 	}
 	total += 4*tokens*hidden + 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
+	if r.Needs().Has(NeedShift) {
+		total += 4 * tokens * hidden // the full-precision stream
+	}
 	if r.Needs().Has(NeedModules) {
 		// Inputs of both modules on the search windows, and their outputs: wanted and got.
 		search := min(tokens, max(searchTokens, int64(set.SeqLen)))
@@ -44,9 +52,15 @@ func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 		weights += n
 		largest = max(largest, n)
 	}
-	if needs.Has(NeedGram) {
-		for _, in := range b.Inputs() {
-			gram += 12 * int64(in.Width) * int64(in.Width) // float64, and float32 for products
+	for _, in := range b.Inputs() {
+		square := int64(in.Width) * int64(in.Width)
+		switch {
+		case needs.Has(NeedShift): // one kind of input at a time: sums, averages, factor, its float32 copies
+			gram = max(gram, 8*9*square)
+		case needs.Has(NeedSequential):
+			gram = max(gram, 8*4*square)
+		case needs.Has(NeedGram):
+			gram += 12 * square // float64, and float32 for products
 		}
 	}
 	return 2*weights + 4*weights + 5*4*largest + gram

@@ -11,6 +11,7 @@ const (
 	NeedModules                     // normalised inputs of attention and MLP for some windows, to re-run the module
 	NeedSequential                  // inputs as the already quantized part of the model produces them (GPTQ)
 	NeedMaxAbs                      // max|x_k| per input channel
+	NeedShift                       // with NeedSequential: the distance of the inputs from those of the full-precision model
 )
 
 // Has reports whether n includes all of m.

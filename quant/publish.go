@@ -54,7 +54,11 @@ func (j *job) hiddenBytes() int64 {
 	if j.recipe.Needs() == 0 {
 		return 0
 	}
-	return 2 * 4 * int64(j.opts.Calib.Windows) * int64(j.opts.Calib.SeqLen) * int64(j.plan.Model.Hidden)
+	streams := int64(1)
+	if j.recipe.Needs().Has(NeedShift) {
+		streams = 2
+	}
+	return 2 * streams * 4 * int64(j.opts.Calib.Windows) * int64(j.opts.Calib.SeqLen) * int64(j.plan.Model.Hidden)
 }
 
 // describe says what makes two runs the same job.
@@ -150,23 +154,37 @@ func (j *job) remaining(ctx context.Context) error {
 	}
 	j.progress("copying the other tensors", 0.99)
 	var rows []TensorReport
+	var head *Layer
+	if j.headCalibrated() {
+		l, row, err := j.roundHead(ctx, j.stream)
+		if err != nil {
+			return fmt.Errorf("%s: %w", j.headLinear().Name, err)
+		}
+		head, rows = l, append(rows, row)
+	}
 	for i := range j.plan.Tensors {
 		t := &j.plan.Tensors[i]
-		if t.Layer >= 0 {
+		if t.Layer >= 0 || head != nil && t.Linear == head.head.linear.Info {
 			continue
 		}
-		row := t.report()
-		if t.Quantize {
-			var err error
-			if row, err = j.roundOutside(ctx, t); err != nil {
-				return fmt.Errorf("%s: %w", t.Module(), err)
-			}
-		} else if err := j.copyTensor(ctx, t); err != nil {
-			return err
+		row, err := j.writeOutside(ctx, t, head)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Module(), err)
 		}
 		rows = append(rows, row)
 	}
 	return j.finish(outsideUnit, -1, rows)
+}
+
+// writeOutside writes one tensor outside the blocks; head holds what folding into the final norm changed.
+func (j *job) writeOutside(ctx context.Context, t *PlannedTensor, head *Layer) (TensorReport, error) {
+	switch {
+	case t.Quantize:
+		return j.roundOutside(ctx, t)
+	case head != nil && head.changed[t.Info.Name]:
+		return t.report(), j.writeFloats(t, head.values(t.Info.Name))
+	}
+	return t.report(), j.copyTensor(ctx, t)
 }
 
 // publish verifies the artifact, writes the report and gives the directory its final name.

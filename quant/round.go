@@ -21,7 +21,7 @@ func (m *Matrix) pool() *kernel.Pool {
 func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorReport, error) {
 	t := l.plan[lin.Weight()]
 	row := t.report()
-	stats := l.stats[inputOf(l.Arch, lin)]
+	stats := l.inputOf(lin)
 	w := l.Weights(lin)
 	m := &Matrix{Linear: lin, Scheme: t.Scheme, W: w, MinZero: j.plan.minZero(), Layer: l}
 	q, err := j.recipe.Rounder.Round(ctx, m, stats)
@@ -39,7 +39,7 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 	if err := j.sink.linear(t, q); err != nil {
 		return row, err
 	}
-	l.Block.Linear(lin).W = kernel.MatF32(lin.Out, lin.In, values)
+	l.linear(lin).W = kernel.MatF32(lin.Out, lin.In, values)
 	return row, nil
 }
 
@@ -68,6 +68,10 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 	got := j.outputError(stats, q, values, m.W)
 	base := j.outputError(stats, q, plainValues, m.W)
 	row.OutError, row.RoundingOutError = math.Sqrt(got/power), math.Sqrt(base/power)
+	if stats.shift != nil { // what counts then is the distance from the full-precision model
+		got -= 2 * j.towards(stats, q, values, m.W)
+		base -= 2 * j.towards(stats, q, plainValues, m.W)
+	}
 	if got <= base {
 		return q, values, nil
 	}
@@ -78,11 +82,20 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 }
 
 func (j *job) outputError(stats *Stats, q *packing.Linear, values, w []float32) float64 {
+	return stats.OutputError(j.pool, difference(q, values, w), make([]float32, len(w)))
+}
+
+func (j *job) towards(stats *Stats, q *packing.Linear, values, w []float32) float64 {
+	return stats.towards(j.pool, kernel.MatF32(q.Out, q.In, w), difference(q, values, w))
+}
+
+// difference is what rounding changed, [Out, In].
+func difference(q *packing.Linear, values, w []float32) kernel.Mat {
 	delta := make([]float32, len(w))
 	for i := range delta {
 		delta[i] = values[i] - w[i]
 	}
-	return stats.OutputError(j.pool, kernel.MatF32(q.Out, q.In, delta), make([]float32, len(w)))
+	return kernel.MatF32(q.Out, q.In, delta)
 }
 
 // relError is ‖a−b‖/‖b‖.

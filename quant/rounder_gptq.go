@@ -14,13 +14,20 @@ import (
 type GPTQ struct {
 	Options gptq.Options
 	Search  bool // fit group parameters by weighted search instead of the full range
+	NoShift bool // match the layer's own output instead of the full-precision model's
 }
 
 // Name implements Rounder.
 func (r GPTQ) Name() string { return "gptq" }
 
 // Needs implements Rounder.
-func (r GPTQ) Needs() Need { return NeedGram | NeedSequential }
+func (r GPTQ) Needs() Need {
+	n := NeedGram | NeedSequential
+	if !r.NoShift {
+		n |= NeedShift
+	}
+	return n
+}
 
 // Round implements Rounder.
 func (r GPTQ) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Linear, error) {
@@ -73,7 +80,7 @@ func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared
 	if st.prepared != nil && st.preparedFor == key {
 		return st.prepared, nil
 	}
-	p, err := gptq.Prepare(m.pool(), &gptq.Stats{K: st.K, H: st.Gram}, g, o)
+	p, err := gptq.Prepare(m.pool(), &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half}, g, o)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,7 @@ type job struct {
 	pool   *kernel.Pool
 	out    *formats.Job
 	sink   artifact
+	stream *stream
 	start  time.Time
 	inputs []FileHash
 

@@ -15,6 +15,8 @@ type Stats struct {
 	MaxAbs  []float32 // [K] max|x_k|, with NeedMaxAbs
 	Gram    []float64 // [K,K] E[x xᵀ], symmetric, with NeedGram
 
+	shift       []float64      // [K,K] E[(x_f − x)xᵀ], x_f the input of the full-precision model; nil when not gathered
+	half        *gptq.Half     // Gram and shift of every other window
 	gram32      []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes
 	prepared    *gptq.Prepared // factor of Gram, shared by the linears that read this input
 	preparedFor preparedKey
@@ -33,7 +35,7 @@ func (st *Stats) Divide(s []float32) {
 	if st.Gram == nil {
 		return
 	}
-	st.gram32, st.prepared = nil, nil
+	st.gram32, st.prepared, st.shift, st.half = nil, nil, nil, nil
 	for i := 0; i < st.K; i++ {
 		row := st.Gram[i*st.K : (i+1)*st.K]
 		for j := range row {
@@ -73,4 +75,23 @@ func (st *Stats) OutputError(pool *kernel.Pool, delta kernel.Mat, scratch []floa
 		total += v
 	}
 	return math.Max(total, 0)
+}
+
+// towards returns Σ_n δ_n·(W·shift)_nᵀ, by which matching the full-precision model's output instead of the layer's own
+// changes the error of delta: E‖x_f·Wᵀ − x·Qᵀ‖² = const + OutputError(Q−W) − 2·towards(Q−W).
+func (st *Stats) towards(pool *kernel.Pool, w, delta kernel.Mat) float64 {
+	if st.shift == nil {
+		return 0
+	}
+	d := make([]float32, len(st.shift))
+	for i, v := range st.shift {
+		d[i] = float32(v)
+	}
+	product := kernel.MatF32(w.Rows, st.K, make([]float32, w.Rows*st.K))
+	kernel.GemmNN(pool, product, w, kernel.MatF32(st.K, st.K, d), false)
+	var total float64
+	for n := range w.Rows {
+		total += kernel.Dot64(product.Row(n), delta.Row(n))
+	}
+	return total
 }

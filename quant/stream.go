@@ -18,6 +18,7 @@ import (
 type stream struct {
 	job    *job
 	hidden kernel.Mat // [windows·seqLen, hidden]
+	full   kernel.Mat // the same of the full-precision model, with NeedShift
 	runner *forward.Runner
 }
 
@@ -31,49 +32,76 @@ func (s *stream) begin(ctx context.Context, first int) error {
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
 	tokens := set.Windows * set.SeqLen
 	s.hidden = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
+	if s.shifted() {
+		s.full = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
+	}
 	if first == 0 {
 		if err := s.runner.Embed(s.hidden, set.IDs[:tokens], s.job.src); err != nil {
 			return safeio.WithPath(err, s.job.src.Meta().Path)
 		}
+		copy(s.full.F32, s.hidden.F32)
 		return nil
 	}
-	return s.load(first)
+	for name, states := range s.blobs(first) {
+		if err := s.load(name, states); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// load reads the hidden states in front of a layer.
-func (s *stream) load(layer int) error {
-	r, err := s.job.out.LoadBlob(hiddenBlob(layer))
+// shifted reports whether the full-precision stream runs beside the quantized one.
+func (s *stream) shifted() bool { return s.job.recipe.Needs().Has(NeedShift) }
+
+// blobs names the saved states in front of a layer.
+func (s *stream) blobs(layer int) map[string]kernel.Mat {
+	blobs := map[string]kernel.Mat{hiddenBlob(layer): s.hidden}
+	if s.shifted() {
+		blobs["full-"+hiddenBlob(layer)] = s.full
+	}
+	return blobs
+}
+
+// load reads saved states.
+func (s *stream) load(name string, states kernel.Mat) error {
+	r, err := s.job.out.LoadBlob(name)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	in := bufio.NewReaderSize(r, 1<<20)
-	buf := make([]byte, 4*s.hidden.Cols)
-	for i := range s.hidden.Rows {
+	buf := make([]byte, 4*states.Cols)
+	for i := range states.Rows {
 		if _, err := io.ReadFull(in, buf); err != nil {
 			return err
 		}
-		for k, row := 0, s.hidden.Row(i); k < len(row); k++ {
+		for k, row := 0, states.Row(i); k < len(row); k++ {
 			row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
 		}
 	}
 	return nil
 }
 
-// save keeps the hidden states in front of a layer, so that a killed run loses one block at most.
+// save keeps the states in front of a layer, so that a killed run loses one block at most.
 func (s *stream) save(layer int) error {
-	return s.job.out.SaveBlob(hiddenBlob(layer), func(w io.Writer) error {
-		buf := make([]byte, 4*s.hidden.Cols)
-		for i := range s.hidden.Rows {
-			for k, v := range s.hidden.Row(i) {
-				binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
+	for name, states := range s.blobs(layer) {
+		err := s.job.out.SaveBlob(name, func(w io.Writer) error {
+			buf := make([]byte, 4*states.Cols)
+			for i := range states.Rows {
+				for k, v := range states.Row(i) {
+					binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
+				}
+				if _, err := w.Write(buf); err != nil {
+					return err
+				}
 			}
-			if _, err := w.Write(buf); err != nil {
-				return err
-			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // parallel gathers statistics in one forward pass with the original weights, whose output is the next layer's input,
@@ -105,27 +133,47 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 			return err
 		}
 	}
+	original := cloneBlock(l.Block)
 	for _, kind := range []arch.InputKind{arch.AttnIn, arch.OIn, arch.MLPIn, arch.DownIn} {
-		collect := s.runner.Collect
-		if kind >= arch.MLPIn {
-			collect = s.runner.CollectMLP
-		}
-		g := newGather(s, l, needs&^NeedModules)
-		g.only = &kind
-		if err := collect(ctx, l.Block, s.hidden, forward.Selection{Last: kind}, g.tap); err != nil {
+		if err := s.collect(ctx, l, original, kind); err != nil {
 			return err
 		}
-		g.finish(l)
 		if err := eachQuantized(l, readers(l.Arch, kind), round); err != nil {
 			return err
 		}
 		if kind == arch.OIn {
-			if err := s.runner.ForwardAttn(ctx, l.Block, s.hidden, nil); err != nil {
+			if err := s.advance(ctx, s.runner.ForwardAttn, l, original); err != nil {
 				return err
 			}
 		}
 	}
-	return s.runner.ForwardMLP(ctx, l.Block, s.hidden, nil)
+	return s.advance(ctx, s.runner.ForwardMLP, l, original)
+}
+
+// collect gathers the statistics of one kind of input behind what is quantized so far.
+func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block, kind arch.InputKind) error {
+	if s.shifted() {
+		return s.collectPair(ctx, l, original, kind)
+	}
+	collect := s.runner.Collect
+	if kind >= arch.MLPIn {
+		collect = s.runner.CollectMLP
+	}
+	g := newGather(s, l, s.job.recipe.Needs()&^NeedModules)
+	g.only = &kind
+	if err := collect(ctx, l.Block, s.hidden, forward.Selection{Last: kind}, g.tap); err != nil {
+		return err
+	}
+	g.finish(l)
+	return nil
+}
+
+// advance moves the quantized stream, and the full-precision one beside it, past one half of a block.
+func (s *stream) advance(ctx context.Context, half func(context.Context, *forward.Block, kernel.Mat, forward.Tap) error, l *Layer, original *forward.Block) error {
+	if err := half(ctx, l.Block, s.hidden, nil); err != nil || !s.shifted() {
+		return err
+	}
+	return half(ctx, original, s.full, nil)
 }
 
 // readers lists the quantizable linears that read inputs of a kind.
@@ -164,6 +212,8 @@ func (s *stream) transform(ctx context.Context, l *Layer) error {
 // forget drops the hidden states in front of a finished layer.
 func (s *stream) forget(layer int) {
 	if layer > 0 {
-		s.job.out.DropBlob(hiddenBlob(layer))
+		for name := range s.blobs(layer) {
+			s.job.out.DropBlob(name)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (a AWQScaling) Needs() Need {
 
 // Apply implements Transform: it searches all pairs on the block's original weights, then folds them one after another.
 func (a AWQScaling) Apply(ctx context.Context, l *Layer) error {
-	pairs := l.Arch.AWQPairs()
+	pairs := l.pairs()
 	found := make([][]float32, len(pairs))
 	for i := range pairs {
 		if err := ctx.Err(); err != nil {
@@ -201,7 +201,7 @@ func (l *Layer) linearLoss(p *arch.Pair, s []float32) float64 {
 	var total float64
 	for _, lin := range p.Linears {
 		scheme, _ := l.Scheme(lin)
-		st := l.stats[inputOf(l.Arch, lin)]
+		st := l.inputOf(lin)
 		if st == nil || st.Tokens == 0 {
 			continue
 		}
@@ -293,7 +293,7 @@ func (l *Layer) foldProducer(p *arch.Pair, s []float32) {
 		l.changed[p.Norm] = true
 		return
 	}
-	w, bias := l.Weights(p.Prev), l.Block.Linear(p.Prev).Bias
+	w, bias := l.Weights(p.Prev), l.linear(p.Prev).Bias
 	done := make([]bool, p.Prev.Out)
 	for k := range s {
 		n := p.PrevRow(k)

@@ -19,7 +19,7 @@ func (Smooth) Needs() Need { return NeedMaxAbs | NeedModules }
 
 // Apply implements Transform.
 func (t Smooth) Apply(ctx context.Context, l *Layer) error {
-	pairs := l.Arch.AWQPairs()
+	pairs := l.pairs()
 	for i := range pairs {
 		p := &pairs[i]
 		st := l.Stats(p.Input, p.Expert)

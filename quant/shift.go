@@ -1,0 +1,177 @@
+package quant
+
+import (
+	"context"
+
+	"github.com/llmquant/quantize/calib/forward"
+	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/gptq"
+)
+
+// maxHalves is the widest input for which statistics are kept per half of the windows. The halves decide how far the
+// shift towards the full-precision model carries over to other text; wider inputs use a fixed share instead, because
+// four more K×K matrices in float64 would not fit beside a block.
+const maxHalves = 8192
+
+// paired gathers, for the inputs of one kind, the second moments of the quantized stream and its distance from the
+// full-precision stream, D = E[(x_f − x)xᵀ], with both streams on the same windows.
+type paired struct {
+	stream *stream
+	kind   arch.InputKind
+	sums   map[inputKey]*pairSum
+	full   []float32 // inputs of the full-precision stream for the chunk, [chunk, width]
+	width  int
+	first  int // token of the chunk's first row
+}
+
+// pairSum holds sums over the windows of even and of odd number; the odd ones join the even ones where there are no halves.
+type pairSum struct {
+	width  int
+	h, d   [2][]float64 // [width, width]; h lower triangle
+	tokens [2]int64
+	halves bool
+	tmp    []float32
+}
+
+// collectPair runs both streams up to the inputs of a kind and stores the statistics in l. original computes with the
+// full-precision weights.
+func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Block, kind arch.InputKind) error {
+	collect := s.runner.Collect
+	if kind >= arch.MLPIn {
+		collect = s.runner.CollectMLP
+	}
+	p := &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}}
+	step := s.runner.ChunkTokens()
+	for lo := 0; lo < s.hidden.Rows; lo += step {
+		hi := min(lo+step, s.hidden.Rows)
+		p.first, p.full = lo, p.full[:0]
+		if err := collect(ctx, original, s.full.Slice(lo, hi, 0, s.full.Cols), forward.Selection{Last: kind}, p.keep); err != nil {
+			return err
+		}
+		if err := collect(ctx, l.Block, s.hidden.Slice(lo, hi, 0, s.hidden.Cols), forward.Selection{Last: kind}, p.add); err != nil {
+			return err
+		}
+	}
+	for key, sum := range p.sums {
+		l.stats[key] = sum.finish()
+	}
+	return nil
+}
+
+// keep remembers what the full-precision stream feeds. Experts see tokens of their own in each stream; for them no
+// distance is gathered.
+func (p *paired) keep(in forward.Sample) {
+	if in.Kind != p.kind || in.Expert >= 0 {
+		return
+	}
+	p.width = in.X.Cols
+	for i := range in.X.Rows {
+		p.full = append(p.full, in.X.Row(i)...)
+	}
+}
+
+// add takes the same tokens of the quantized stream.
+func (p *paired) add(in forward.Sample) {
+	if in.Kind != p.kind {
+		return
+	}
+	key := inputKey{in.Kind, in.Expert}
+	sum := p.sums[key]
+	if sum == nil {
+		sum = newPairSum(in.X.Cols, in.Expert < 0)
+		p.sums[key] = sum
+	}
+	pool, seq := p.stream.job.pool, p.stream.runner.SeqLen()
+	if in.Expert >= 0 {
+		kernel.SyrkAddF64(pool, sum.h[0], sum.width, in.X)
+		sum.tokens[0] += int64(in.X.Rows)
+		return
+	}
+	for lo := 0; lo < in.X.Rows; { // window by window, as far as the sample goes
+		token := p.first + in.First + lo
+		hi := min(in.X.Rows, lo+seq-token%seq)
+		half := 0
+		if sum.halves {
+			half = token / seq % 2
+		}
+		x := in.X.Slice(lo, hi, 0, in.X.Cols)
+		kernel.SyrkAddF64(pool, sum.h[half], sum.width, x)
+		sum.addDistance(pool, half, p.full[(in.First+lo)*p.width:(in.First+hi)*p.width], x)
+		sum.tokens[half] += int64(hi - lo)
+		lo = hi
+	}
+}
+
+func newPairSum(width int, distance bool) *pairSum {
+	s := &pairSum{width: width, halves: distance && width <= maxHalves}
+	for half := range s.h {
+		if half == 1 && !s.halves {
+			break
+		}
+		s.h[half] = make([]float64, width*width)
+		if distance {
+			s.d[half] = make([]float64, width*width)
+		}
+	}
+	if distance {
+		s.tmp = make([]float32, width*width)
+	}
+	return s
+}
+
+// addDistance adds (x_f − x)ᵀ·x to the half's D. full is overwritten.
+func (s *pairSum) addDistance(pool *kernel.Pool, half int, full []float32, x kernel.Mat) {
+	for i := range x.Rows {
+		row := full[i*s.width : (i+1)*s.width]
+		for k, v := range x.Row(i) {
+			row[k] -= v
+		}
+	}
+	kernel.GemmTN(pool, kernel.MatF32(s.width, s.width, s.tmp), kernel.MatF32(x.Rows, s.width, full), x, false)
+	d := s.d[half]
+	pool.Run(s.width, func(i int) {
+		for j := i * s.width; j < (i+1)*s.width; j++ {
+			d[j] += float64(s.tmp[j])
+		}
+	})
+}
+
+// finish turns sums into averages.
+func (s *pairSum) finish() *Stats {
+	st := &Stats{K: s.width, Tokens: s.tokens[0] + s.tokens[1]}
+	if s.halves && s.tokens[0] > 0 && s.tokens[1] > 0 {
+		st.half = &gptq.Half{Weight: float64(s.tokens[0]) / float64(st.Tokens),
+			H: scaled(s.h[0], nil, s.tokens[0]), D: scaled(s.d[0], nil, s.tokens[0])}
+		mirror(st.half.H, s.width)
+	}
+	st.Gram = scaled(s.h[0], s.h[1], st.Tokens)
+	mirror(st.Gram, s.width)
+	if s.d[0] != nil {
+		st.shift = scaled(s.d[0], s.d[1], st.Tokens)
+	}
+	return st
+}
+
+// scaled returns (a+b)/n; b may be nil.
+func scaled(a, b []float64, n int64) []float64 {
+	out := make([]float64, len(a))
+	for i, v := range a {
+		if b != nil {
+			v += b[i]
+		}
+		if n > 0 {
+			out[i] = v / float64(n)
+		}
+	}
+	return out
+}
+
+// mirror copies the lower triangle to the upper one.
+func mirror(m []float64, n int) {
+	for i := range n {
+		for k := range i {
+			m[k*n+i] = m[i*n+k]
+		}
+	}
+}
