@@ -20,6 +20,29 @@
 // Merging is a linear scan for short words and a heap for long ones, O(n log n); nothing recurses on text. Words are
 // remembered in a cache of fixed size per concurrent caller, without locks and without pointers.
 //
+// # What is read
+//
+// From a tokenizer.json: BPE with merges in either spelling, unk_token, fuse_unk, byte_fallback and ignore_merges; added
+// tokens with all their flags; the normalizers NFC, NFD, NFKC, NFKD, Prepend, Replace (literal), Strip; the
+// pre-tokenizers ByteLevel, Split, Digits, Punctuation, Metaspace, Whitespace, WhitespaceSplit; the post-processors
+// TemplateProcessing, ByteLevel, BertProcessing, RobertaProcessing; the decoders ByteLevel, ByteFallback, Fuse, Strip,
+// Replace, Metaspace; Sequences of each. From a tokenizer.model: pieces of all types, byte fallback, the flags of the
+// normalizer and its precompiled character map.
+//
+// Refused by name, for example: the models Unigram, WordPiece and WordLevel, dropout, subword prefixes and suffixes,
+// Lowercase, StripAccents, BertNormalizer, Precompiled in a tokenizer.json, Replace with a regular expression, unknown
+// split patterns, unknown fields of any component, SentencePiece models of the other types, files of tiktoken ranks.
+//
+// The reference is tokenizers 0.23.3 and sentencepiece 0.2.3. Where the library's behavior looks odd (a Prepend acts on
+// every stretch between added tokens; an unknown character may be emitted behind the bytes of a later one) it is kept.
+//
+// # Limits
+//
+// Files may be damaged or hostile: no input makes a reader panic, and what it allocates is bounded by the size of the
+// file. Encoding takes time proportional to n log n and memory proportional to n for a text of n bytes, with a factor
+// that the file can raise only within the limits in this package (added tokens of 256 bytes, replacements that lengthen
+// text at most 64 times, 32 components). A text is a document: up to 256 MiB.
+//
 // # Unicode
 //
 // The reference libraries carry their own Unicode tables: Oniguruma's version 16 for \p{…} and \s, an older one for
