@@ -214,8 +214,9 @@ func (j *job) writeFloats(t *PlannedTensor, values []float32) error {
 		return err
 	}
 	var lost census
-	if lost.look(out.DType, buf, 0, false); lost.count > 0 {
-		return outOfRange(lost, t)
+	lost.look(out.DType, buf, 0, false)
+	if err := outOfRange(lost, t.Info.Name, out.DType.String(), t.Info.Shape); err != nil {
+		return err
 	}
 	return j.out.Write(out.Name, 0, buf)
 }
@@ -254,13 +255,10 @@ func (j *job) copyTensor(ctx context.Context, t *PlannedTensor) error {
 			return err
 		}
 	}
-	if err := j.admit(bad, t); err != nil {
+	if err := j.admit(bad, t.Info.Name, t.Info.Shape, t.Layer); err != nil {
 		return err
 	}
-	if lost.count > 0 {
-		return outOfRange(lost, t)
-	}
-	return nil
+	return outOfRange(lost, t.Info.Name, to.String(), t.Info.Shape)
 }
 
 // converted rounds elements of one type to another.

@@ -43,30 +43,50 @@ func (c *census) look(d tensor.DType, raw []byte, at int64, zero bool) {
 	}
 }
 
+// lookFloats is look for values in float32.
+func (c *census) lookFloats(values []float32, at int64, zero bool) {
+	for i, v := range values {
+		if v-v == 0 {
+			continue
+		}
+		if c.count == 0 {
+			c.first = at + int64(i)
+		}
+		c.count++
+		if zero {
+			values[i] = 0
+		}
+	}
+}
+
 // place is the first one's index, one number per dimension.
 func (c *census) place(shape []int64) string {
-	if len(shape) == 2 && shape[1] > 0 {
-		return fmt.Sprint([]int64{c.first / shape[1], c.first % shape[1]})
+	at, rest := make([]int64, len(shape)), c.first
+	for d := len(shape) - 1; d >= 0; d-- {
+		n := max(shape[d], 1)
+		at[d], rest = rest%n, rest/n
 	}
-	return fmt.Sprint([]int64{c.first})
+	return fmt.Sprint(at)
 }
 
 // admit decides about a tensor with non-finite values: an error, or, where the user wants zeros, a finding.
-func (j *job) admit(c census, t *PlannedTensor) error {
+func (j *job) admit(c census, name string, shape []int64, layer int) error {
 	if c.count == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d NaN or infinite values, the first at %s", c.count, c.place(t.Info.Shape))
+	text := fmt.Sprintf("%d NaN or infinite values, the first at %s", c.count, c.place(shape))
 	if !j.opts.NaNZero {
-		return &safeio.Error{Op: "read", Path: j.src.Meta().Path, Tensor: t.Info.Name, Off: -1, Err: safeio.Corruptf("%s", text)}
+		return &safeio.Error{Op: "read", Path: j.src.Meta().Path, Tensor: name, Off: -1, Err: safeio.Corruptf("%s", text)}
 	}
-	j.event(Event{Kind: EventFinding, Layer: t.Layer, Tensor: t.Info.Name, Count: c.count, First: c.first, Message: text + ", replaced by 0"})
+	j.event(Event{Kind: EventFinding, Layer: layer, Tensor: name, Count: c.count, First: c.first, Message: text + ", replaced by 0"})
 	return nil
 }
 
-// outOfRange is the error for finite values that the stored type turns into infinities.
-func outOfRange(c census, t *PlannedTensor) error {
-	to := t.Stored[0].DType
-	return &safeio.Error{Op: "convert", Tensor: t.Info.Name, Off: -1, Hint: "keep the tensor's type, or use bf16 or f32",
-		Err: safeio.Unsupportedf("%d values are beyond the range of %s, the first at %s", c.count, to, c.place(t.Info.Shape))}
+// outOfRange is the error for finite values that the stored type turned into infinities, nil when there are none.
+func outOfRange(lost census, name, to string, shape []int64) error {
+	if lost.count == 0 {
+		return nil
+	}
+	return &safeio.Error{Op: "convert", Tensor: name, Off: -1, Hint: "keep the tensor's type, or use bf16 or f32",
+		Err: safeio.Unsupportedf("%d values are beyond the range of %s, the first at %s", lost.count, to, lost.place(shape))}
 }

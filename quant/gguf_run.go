@@ -188,6 +188,7 @@ func (g *ggufJob) tensor(ctx context.Context, i int) (TensorReport, error) {
 // copyRaw copies a tensor of the same type bit for bit.
 func (g *ggufJob) copyRaw(ctx context.Context, t *gguf.Tensor) error {
 	stored, _ := g.plan.source.file.Lookup(t.Name)
+	var bad census
 	for off := int64(0); off < t.Bytes; off += copyChunk {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -196,14 +197,16 @@ func (g *ggufJob) copyRaw(ctx context.Context, t *gguf.Tensor) error {
 		if err := g.plan.source.file.ReadAt(stored, buf, off); err != nil {
 			return err
 		}
+		bad.look(t.Type.DType(), buf, off/max(t.Type.DType().Size(), 1), g.opts.NaNZero)
 		if err := g.out.Write(t.Name, off, buf); err != nil {
 			return err
 		}
 	}
-	return nil
+	return g.admit(bad, t.Name, t.Shape(), -1)
 }
 
-// encode streams a tensor: rows are read in order, encoded by all threads, written in order.
+// encode streams a tensor: rows are read in order, encoded by all threads, written in order. Behind a non-finite value
+// that may not be replaced, rows are only counted.
 func (g *ggufJob) encode(ctx context.Context, e *rowEncoder) error {
 	t := e.t
 	cols, total := t.NE[0], t.Rows()
@@ -213,6 +216,7 @@ func (g *ggufJob) encode(ctx context.Context, e *rowEncoder) error {
 	rowBytes, _ := t.Type.RowBytes(cols)
 	step := max(1, ggufChunk/(4*cols))
 	values, out := make([]float32, min(step, total)*cols), make([]byte, min(step, total)*rowBytes)
+	var bad, lost census
 	for first := int64(0); first < total; first += step {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -222,14 +226,21 @@ func (g *ggufJob) encode(ctx context.Context, e *rowEncoder) error {
 		if err := g.plan.source.rows(t, v, first); err != nil {
 			return err
 		}
+		if bad.lookFloats(v, first*cols, g.opts.NaNZero); bad.count > 0 && !g.opts.NaNZero {
+			continue
+		}
 		if err := e.run(g.job, b, v, first, n); err != nil {
 			return err
 		}
+		lost.look(t.Type.DType(), b, first*cols, false)
 		if err := g.out.Write(t.Name, first*rowBytes, b); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := g.admit(bad, t.Name, t.Shape(), -1); err != nil {
+		return err
+	}
+	return outOfRange(lost, t.Name, t.Type.String(), t.Shape())
 }
 
 // rowEncoder encodes rows of one tensor and adds up the error it makes.

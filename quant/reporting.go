@@ -122,7 +122,7 @@ func (j *job) roundOutside(ctx context.Context, t *PlannedTensor) (TensorReport,
 	}
 	var bad census
 	bad.look(t.Info.DType, raw, 0, j.opts.NaNZero)
-	if err := j.admit(bad, t); err != nil {
+	if err := j.admit(bad, t.Info.Name, t.Info.Shape, t.Layer); err != nil {
 		return row, err
 	}
 	w := make([]float32, t.Linear.Out*t.Linear.In)
