@@ -60,52 +60,51 @@ comparator:
 // Requires: AVX, AVX512F
 TEXT ·split32AVX512(SB), $13248-48
 	MOVQ    $0x00000800, AX
-	MOVQ    wx+0(FP), CX
+	MOVQ    $0x00000840, CX
+	MOVQ    wx+0(FP), DX
 	VPXORD  Z0, Z0, Z0
 	VMOVUPS Z0, (SP)
-	MOVQ    $0x00000000, DX
+	MOVQ    $0x00000000, BX
 
 wx:
-	VADDPS  (CX)(DX*1), Z0, Z0
-	VMOVUPS Z0, 64(SP)(DX*1)
-	ADDQ    $0x40, DX
-	CMPQ    DX, AX
+	VADDPS  (DX)(BX*1), Z0, Z0
+	VMOVUPS Z0, 64(SP)(BX*1)
+	ADDQ    $0x40, BX
+	CMPQ    BX, AX
 	JL      wx
-	MOVQ    w+8(FP), CX
+	MOVQ    w+8(FP), DX
 	VPXORD  Z1, Z1, Z1
 	VMOVUPS Z1, 2112(SP)
-	MOVQ    $0x00000000, DX
+	MOVQ    $0x00000000, BX
 
 w:
-	VADDPS  (CX)(DX*1), Z1, Z1
-	VMOVUPS Z1, 2176(SP)(DX*1)
-	ADDQ    $0x40, DX
-	CMPQ    DX, AX
+	VADDPS  (DX)(BX*1), Z1, Z1
+	VMOVUPS Z1, 2176(SP)(BX*1)
+	ADDQ    $0x40, BX
+	CMPQ    BX, AX
 	JL      w
-	MOVQ    $0x00000840, AX
-	MOVQ    $0x00000000, CX
+	MOVQ    $0x00000000, AX
 
 tails:
 	VMOVUPS      2048(SP), Z0
-	VSUBPS       (SP)(CX*1), Z0, Z0
+	VSUBPS       (SP)(AX*1), Z0, Z0
 	VMOVUPS      4160(SP), Z1
-	VSUBPS       2112(SP)(CX*1), Z1, Z1
+	VSUBPS       2112(SP)(AX*1), Z1, Z1
 	VBROADCASTSS const3f900000<>+0(SB), Z8
 	VMULPS       Z8, Z0, Z9
-	VMOVUPS      Z9, 4224(SP)(CX*1)
-	VMULPS       Z8, Z1, Z9
-	VMULPS       Z8, Z9, Z8
-	VMOVUPS      Z8, 6336(SP)(CX*1)
+	VMULPS       Z8, Z1, Z10
+	VMULPS       Z8, Z10, Z8
+	VMOVUPS      Z9, 4224(SP)(AX*1)
+	VMOVUPS      Z8, 6336(SP)(AX*1)
 	VBROADCASTSS const3f600000<>+0(SB), Z8
 	VMULPS       Z8, Z0, Z0
-	VMOVUPS      Z0, 8448(SP)(CX*1)
-	VMULPS       Z8, Z1, Z0
-	VMULPS       Z8, Z0, Z0
-	VMOVUPS      Z0, 10560(SP)(CX*1)
-	ADDQ         $0x40, CX
-	CMPQ         CX, AX
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z1, Z1
+	VMOVUPS      Z0, 8448(SP)(AX*1)
+	VMOVUPS      Z1, 10560(SP)(AX*1)
+	ADDQ         $0x40, AX
+	CMPQ         AX, CX
 	JL           tails
-	XORQ         CX, CX
 	VBROADCASTSS constff7fffff<>+0(SB), Z0
 	VMOVUPS      Z0, 12672(SP)
 	VPXORD       Z2, Z2, Z2
@@ -116,40 +115,41 @@ tails:
 	VMOVUPS      Z4, 12864(SP)
 	VPXORD       Z5, Z5, Z5
 	VMOVUPS      Z5, 12928(SP)
+	XORQ         AX, AX
 
 first:
-	VMOVUPS      (SP)(CX*1), Z0
+	VMOVUPS      (SP)(AX*1), Z0
 	VSUBPS       (SP), Z0, Z0
-	VMOVUPS      2112(SP)(CX*1), Z1
+	VMOVUPS      2112(SP)(AX*1), Z1
 	VSUBPS       2112(SP), Z1, Z1
 	VBROADCASTSS constbf600000<>+0(SB), Z2
 	VMULPS       Z2, Z0, Z3
+	VMULPS       Z2, Z1, Z4
+	VMULPS       Z2, Z4, Z2
 	VMOVUPS      Z3, 12992(SP)
-	VMULPS       Z2, Z1, Z3
-	VMULPS       Z2, Z3, Z2
 	VMOVUPS      Z2, 13056(SP)
 	VBROADCASTSS constbf900000<>+0(SB), Z2
 	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	VMULPS       Z2, Z1, Z1
 	VMOVUPS      Z0, 13120(SP)
-	VMULPS       Z2, Z1, Z0
-	VMULPS       Z2, Z0, Z0
-	VMOVUPS      Z0, 13184(SP)
-	MOVQ         CX, DX
+	VMOVUPS      Z1, 13184(SP)
+	MOVQ         AX, DX
 
 second:
-	VBROADCASTSS const3e000000<>+0(SB), Z0
-	VMOVUPS      (SP)(DX*1), Z1
-	VSUBPS       (SP)(CX*1), Z1, Z1
-	VMULPS       Z0, Z1, Z1
-	VMOVUPS      2112(SP)(DX*1), Z2
-	VSUBPS       2112(SP)(CX*1), Z2, Z2
-	VMULPS       Z0, Z2, Z2
-	VMULPS       Z0, Z2, Z0
+	VMOVUPS      (SP)(DX*1), Z0
+	VSUBPS       (SP)(AX*1), Z0, Z0
+	VMOVUPS      2112(SP)(DX*1), Z1
+	VSUBPS       2112(SP)(AX*1), Z1, Z1
+	VBROADCASTSS const3e000000<>+0(SB), Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	VMULPS       Z2, Z1, Z1
 	VMOVUPS      12992(SP), Z2
-	VADDPS       Z1, Z2, Z2
-	VADDPS       4224(SP)(DX*1), Z2, Z2
+	VADDPS       Z0, Z2, Z2
 	VMOVUPS      13056(SP), Z3
-	VADDPS       Z0, Z3, Z3
+	VADDPS       Z1, Z3, Z3
+	VADDPS       4224(SP)(DX*1), Z2, Z2
 	VADDPS       6336(SP)(DX*1), Z3, Z3
 	VPXORD       Z6, Z6, Z6
 	VCMPPS       $0x1e, Z6, Z3, K1
@@ -171,7 +171,7 @@ second:
 	VMOVUPS      12928(SP), Z3
 	VMOVAPS      Z2, K1, Z3
 	VMOVUPS      Z3, 12928(SP)
-	VMOVD        CX, X2
+	VMOVD        AX, X2
 	VPBROADCASTD X2, Z2
 	VMOVUPS      12800(SP), Z3
 	VMOVAPS      Z2, K1, Z3
@@ -184,24 +184,24 @@ second:
 
 minus:
 	VMOVUPS      13120(SP), Z2
-	VSUBPS       Z1, Z2, Z1
-	VADDPS       8448(SP)(DX*1), Z1, Z1
+	VSUBPS       Z0, Z2, Z0
 	VMOVUPS      13184(SP), Z2
-	VADDPS       Z0, Z2, Z0
-	VADDPS       10560(SP)(DX*1), Z0, Z0
+	VADDPS       Z1, Z2, Z1
+	VADDPS       8448(SP)(DX*1), Z0, Z0
+	VADDPS       10560(SP)(DX*1), Z1, Z1
 	VPXORD       Z7, Z7, Z7
-	VCMPPS       $0x1e, Z7, Z0, K1
-	VMULPS       Z1, Z1, Z2
-	VMULPS       12672(SP), Z0, Z3
+	VCMPPS       $0x1e, Z7, Z1, K1
+	VMULPS       Z0, Z0, Z2
+	VMULPS       12672(SP), Z1, Z3
 	VCMPPS       $0x1e, Z3, Z2, K2
 	KANDW        K2, K1, K1
 	KORTESTW     K1, K1
 	JE           next
-	VDIVPS       Z0, Z1, Z0
+	VDIVPS       Z1, Z0, Z1
 	VMOVUPS      12736(SP), Z2
-	VMOVAPS      Z0, K1, Z2
+	VMOVAPS      Z1, K1, Z2
 	VMOVUPS      Z2, 12736(SP)
-	VMULPS       Z1, Z0, Z0
+	VMULPS       Z0, Z1, Z0
 	VMOVUPS      12672(SP), Z1
 	VMOVAPS      Z0, K1, Z1
 	VMOVUPS      Z1, 12672(SP)
@@ -209,7 +209,7 @@ minus:
 	VMOVUPS      12928(SP), Z1
 	VMOVAPS      Z0, K1, Z1
 	VMOVUPS      Z1, 12928(SP)
-	VMOVD        CX, X0
+	VMOVD        AX, X0
 	VPBROADCASTD X0, Z0
 	VMOVUPS      12800(SP), Z1
 	VMOVAPS      Z0, K1, Z1
@@ -222,10 +222,10 @@ minus:
 
 next:
 	ADDQ    $0x40, DX
-	CMPQ    DX, AX
+	CMPQ    DX, CX
 	JL      second
-	ADDQ    $0x40, CX
-	CMPQ    CX, AX
+	ADDQ    $0x40, AX
+	CMPQ    AX, CX
 	JL      first
 	VMOVUPS 12736(SP), Z0
 	MOVQ    scale+16(FP), AX
@@ -291,16 +291,16 @@ terms:
 	VMULPS       (AX)(DI*1), Z19, Z20
 	VMULPS       Z1, Z19, Z1
 	VMOVAPS      Z18, Z19
-	VMOVAPS      Z20, K1, Z19
 	VMOVAPS      Z20, Z21
+	VMOVAPS      Z20, K1, Z19
 	VMOVAPS      Z18, K1, Z21
 	VMOVUPS      Z18, (SP)(SI*1)
 	VMOVUPS      Z19, 64(SP)(SI*1)
 	VMOVUPS      Z21, 128(SP)(SI*1)
 	VMOVUPS      Z20, 192(SP)(SI*1)
 	VMOVAPS      Z0, Z18
-	VMOVAPS      Z1, K1, Z18
 	VMOVAPS      Z1, Z19
+	VMOVAPS      Z1, K1, Z18
 	VMOVAPS      Z0, K1, Z19
 	VMOVUPS      Z0, 256(SP)(SI*1)
 	VMOVUPS      Z18, 320(SP)(SI*1)
@@ -315,16 +315,16 @@ terms:
 	VMULPS       (AX)(DI*1), Z19, Z20
 	VMULPS       Z1, Z19, Z1
 	VMOVAPS      Z18, Z19
-	VMOVAPS      Z20, K1, Z19
 	VMOVAPS      Z20, Z21
+	VMOVAPS      Z20, K1, Z19
 	VMOVAPS      Z18, K1, Z21
 	VMOVUPS      Z18, 8192(SP)(SI*1)
 	VMOVUPS      Z19, 8256(SP)(SI*1)
 	VMOVUPS      Z21, 8320(SP)(SI*1)
 	VMOVUPS      Z20, 8384(SP)(SI*1)
 	VMOVAPS      Z0, Z18
-	VMOVAPS      Z1, K1, Z18
 	VMOVAPS      Z1, Z19
+	VMOVAPS      Z1, K1, Z18
 	VMOVAPS      Z0, K1, Z19
 	VMOVUPS      Z0, 8448(SP)(SI*1)
 	VMOVUPS      Z18, 8512(SP)(SI*1)
@@ -339,16 +339,16 @@ terms:
 	VMULPS       (AX)(DI*1), Z19, Z20
 	VMULPS       Z1, Z19, Z1
 	VMOVAPS      Z18, Z19
-	VMOVAPS      Z20, K1, Z19
 	VMOVAPS      Z20, Z21
+	VMOVAPS      Z20, K1, Z19
 	VMOVAPS      Z18, K1, Z21
 	VMOVUPS      Z18, 16384(SP)(SI*1)
 	VMOVUPS      Z19, 16448(SP)(SI*1)
 	VMOVUPS      Z21, 16512(SP)(SI*1)
 	VMOVUPS      Z20, 16576(SP)(SI*1)
 	VMOVAPS      Z0, Z18
-	VMOVAPS      Z1, K1, Z18
 	VMOVAPS      Z1, Z19
+	VMOVAPS      Z1, K1, Z18
 	VMOVAPS      Z0, K1, Z19
 	VMOVUPS      Z0, 16640(SP)(SI*1)
 	VMOVUPS      Z18, 16704(SP)(SI*1)
@@ -358,7 +358,6 @@ terms:
 	ADDQ         $0x40, DI
 	CMPQ         DI, BX
 	JL           terms
-	XORQ         AX, AX
 	VBROADCASTSS constff7fffff<>+0(SB), Z0
 	VMOVUPS      Z0, 24576(SP)
 	VPXORD       Z2, Z2, Z2
@@ -385,8 +384,9 @@ terms:
 	VMOVUPS      Z12, 25280(SP)
 	VPXORD       Z13, Z13, Z13
 	VMOVUPS      Z13, 25344(SP)
+	XORQ         AX, AX
 	XORQ         DX, DX
-	MOVQ         $0x00002000, DI
+	MOVQ         $0x00002000, SI
 
 first:
 	VMOVUPS 24896(SP), Z0
@@ -417,21 +417,21 @@ second:
 	VMOVUPS 25728(SP), Z5
 	VMOVUPS 25792(SP), Z6
 	VMOVUPS 25856(SP), Z7
-	MOVQ    BX, SI
-	CMPQ    SI, DI
+	MOVQ    BX, DI
+	CMPQ    DI, SI
 	JGE     summed
 
 tail:
-	VADDPS 16384(SP)(SI*1), Z0, Z0
-	VADDPS 16448(SP)(SI*1), Z1, Z1
-	VADDPS 16512(SP)(SI*1), Z2, Z2
-	VADDPS 16576(SP)(SI*1), Z3, Z3
-	VADDPS 16640(SP)(SI*1), Z4, Z4
-	VADDPS 16704(SP)(SI*1), Z5, Z5
-	VADDPS 16768(SP)(SI*1), Z6, Z6
-	VADDPS 16832(SP)(SI*1), Z7, Z7
-	ADDQ   $0x00000200, SI
-	CMPQ   SI, DI
+	VADDPS 16384(SP)(DI*1), Z0, Z0
+	VADDPS 16448(SP)(DI*1), Z1, Z1
+	VADDPS 16512(SP)(DI*1), Z2, Z2
+	VADDPS 16576(SP)(DI*1), Z3, Z3
+	VADDPS 16640(SP)(DI*1), Z4, Z4
+	VADDPS 16704(SP)(DI*1), Z5, Z5
+	VADDPS 16768(SP)(DI*1), Z6, Z6
+	VADDPS 16832(SP)(DI*1), Z7, Z7
+	ADDQ   $0x00000200, DI
+	CMPQ   DI, SI
 	JL     tail
 
 summed:
@@ -442,7 +442,7 @@ summed:
 	VCMPPS       $0x1e, Z9, Z8, K2
 	KANDW        K2, K1, K1
 	KORTESTW     K1, K1
-	JE           pair1
+	JE           pair0
 	VDIVPS       Z4, Z0, Z4
 	VMOVUPS      24640(SP), Z8
 	VMOVAPS      Z4, K1, Z8
@@ -466,7 +466,7 @@ summed:
 	VMOVAPS      Z0, K1, Z4
 	VMOVUPS      Z4, 24768(SP)
 
-pair1:
+pair0:
 	VPXORD       Z15, Z15, Z15
 	VCMPPS       $0x1e, Z15, Z5, K1
 	VMULPS       Z1, Z1, Z0
@@ -474,7 +474,7 @@ pair1:
 	VCMPPS       $0x1e, Z4, Z0, K2
 	KANDW        K2, K1, K1
 	KORTESTW     K1, K1
-	JE           pair2
+	JE           pair1
 	VDIVPS       Z5, Z1, Z0
 	VMOVUPS      24640(SP), Z4
 	VMOVAPS      Z0, K1, Z4
@@ -498,7 +498,7 @@ pair1:
 	VMOVAPS      Z0, K1, Z1
 	VMOVUPS      Z1, 24768(SP)
 
-pair2:
+pair1:
 	VPXORD       Z16, Z16, Z16
 	VCMPPS       $0x1e, Z16, Z6, K1
 	VMULPS       Z2, Z2, Z0
@@ -506,7 +506,7 @@ pair2:
 	VCMPPS       $0x1e, Z1, Z0, K2
 	KANDW        K2, K1, K1
 	KORTESTW     K1, K1
-	JE           pair3
+	JE           pair2
 	VDIVPS       Z6, Z2, Z0
 	VMOVUPS      24640(SP), Z1
 	VMOVAPS      Z0, K1, Z1
@@ -530,7 +530,7 @@ pair2:
 	VMOVAPS      Z0, K1, Z1
 	VMOVUPS      Z1, 24768(SP)
 
-pair3:
+pair2:
 	VPXORD       Z17, Z17, Z17
 	VCMPPS       $0x1e, Z17, Z7, K1
 	VMULPS       Z3, Z3, Z0
@@ -538,7 +538,7 @@ pair3:
 	VCMPPS       $0x1e, Z1, Z0, K2
 	KANDW        K2, K1, K1
 	KORTESTW     K1, K1
-	JE           pair4
+	JE           pair3
 	VDIVPS       Z7, Z3, Z0
 	VMOVUPS      24640(SP), Z1
 	VMOVAPS      Z0, K1, Z1
@@ -562,8 +562,8 @@ pair3:
 	VMOVAPS      Z0, K1, Z1
 	VMOVUPS      Z1, 24768(SP)
 
-pair4:
-	CMPQ    BX, DI
+pair3:
+	CMPQ    BX, SI
 	JGE     nextFirst
 	VMOVUPS 25408(SP), Z0
 	VADDPS  8192(SP)(BX*1), Z0, Z0
@@ -594,7 +594,7 @@ pair4:
 	JMP     second
 
 nextFirst:
-	CMPQ    DX, DI
+	CMPQ    DX, SI
 	JGE     done
 	VMOVUPS 24896(SP), Z0
 	VADDPS  (SP)(DX*1), Z0, Z0
@@ -723,54 +723,53 @@ TEXT ·split32AVX2(SB), $12960-48
 
 half:
 	MOVQ    $0x00000800, CX
-	MOVQ    wx+0(FP), DX
-	ADDQ    AX, DX
+	MOVQ    $0x00000840, DX
+	MOVQ    wx+0(FP), BX
+	ADDQ    AX, BX
 	VXORPS  Y0, Y0, Y0
 	VMOVUPS Y0, (SP)
-	MOVQ    $0x00000000, BX
+	MOVQ    $0x00000000, SI
 
 wx:
-	VADDPS  (DX)(BX*1), Y0, Y0
-	VMOVUPS Y0, 64(SP)(BX*1)
-	ADDQ    $0x40, BX
-	CMPQ    BX, CX
+	VADDPS  (BX)(SI*1), Y0, Y0
+	VMOVUPS Y0, 64(SP)(SI*1)
+	ADDQ    $0x40, SI
+	CMPQ    SI, CX
 	JL      wx
-	MOVQ    w+8(FP), DX
-	ADDQ    AX, DX
+	MOVQ    w+8(FP), BX
+	ADDQ    AX, BX
 	VXORPS  Y0, Y0, Y0
 	VMOVUPS Y0, 2112(SP)
-	MOVQ    $0x00000000, BX
+	MOVQ    $0x00000000, SI
 
 w:
-	VADDPS  (DX)(BX*1), Y0, Y0
-	VMOVUPS Y0, 2176(SP)(BX*1)
-	ADDQ    $0x40, BX
-	CMPQ    BX, CX
+	VADDPS  (BX)(SI*1), Y0, Y0
+	VMOVUPS Y0, 2176(SP)(SI*1)
+	ADDQ    $0x40, SI
+	CMPQ    SI, CX
 	JL      w
-	MOVQ    $0x00000840, CX
-	MOVQ    $0x00000000, DX
+	MOVQ    $0x00000000, CX
 
 tails:
 	VMOVUPS      2048(SP), Y0
-	VSUBPS       (SP)(DX*1), Y0, Y0
+	VSUBPS       (SP)(CX*1), Y0, Y0
 	VMOVUPS      4160(SP), Y1
-	VSUBPS       2112(SP)(DX*1), Y1, Y1
+	VSUBPS       2112(SP)(CX*1), Y1, Y1
 	VBROADCASTSS const3f900000<>+0(SB), Y2
 	VMULPS       Y2, Y0, Y3
-	VMOVUPS      Y3, 4224(SP)(DX*1)
-	VMULPS       Y2, Y1, Y3
-	VMULPS       Y2, Y3, Y2
-	VMOVUPS      Y2, 6336(SP)(DX*1)
+	VMULPS       Y2, Y1, Y4
+	VMULPS       Y2, Y4, Y2
+	VMOVUPS      Y3, 4224(SP)(CX*1)
+	VMOVUPS      Y2, 6336(SP)(CX*1)
 	VBROADCASTSS const3f600000<>+0(SB), Y2
 	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, 8448(SP)(DX*1)
-	VMULPS       Y2, Y1, Y0
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, 10560(SP)(DX*1)
-	ADDQ         $0x40, DX
-	CMPQ         DX, CX
+	VMULPS       Y2, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y0, 8448(SP)(CX*1)
+	VMOVUPS      Y1, 10560(SP)(CX*1)
+	ADDQ         $0x40, CX
+	CMPQ         CX, DX
 	JL           tails
-	XORQ         DX, DX
 	VBROADCASTSS constff7fffff<>+0(SB), Y0
 	VMOVUPS      Y0, 12672(SP)
 	VXORPS       Y0, Y0, Y0
@@ -781,40 +780,41 @@ tails:
 	VMOVUPS      Y0, 12768(SP)
 	VXORPS       Y0, Y0, Y0
 	VMOVUPS      Y0, 12800(SP)
+	XORQ         CX, CX
 
 first:
-	VMOVUPS      (SP)(DX*1), Y0
+	VMOVUPS      (SP)(CX*1), Y0
 	VSUBPS       (SP), Y0, Y0
-	VMOVUPS      2112(SP)(DX*1), Y1
+	VMOVUPS      2112(SP)(CX*1), Y1
 	VSUBPS       2112(SP), Y1, Y1
 	VBROADCASTSS constbf600000<>+0(SB), Y2
 	VMULPS       Y2, Y0, Y3
+	VMULPS       Y2, Y1, Y4
+	VMULPS       Y2, Y4, Y2
 	VMOVUPS      Y3, 12832(SP)
-	VMULPS       Y2, Y1, Y3
-	VMULPS       Y2, Y3, Y2
 	VMOVUPS      Y2, 12864(SP)
 	VBROADCASTSS constbf900000<>+0(SB), Y2
 	VMULPS       Y2, Y0, Y0
+	VMULPS       Y2, Y1, Y1
+	VMULPS       Y2, Y1, Y1
 	VMOVUPS      Y0, 12896(SP)
-	VMULPS       Y2, Y1, Y0
-	VMULPS       Y2, Y0, Y0
-	VMOVUPS      Y0, 12928(SP)
-	MOVQ         DX, BX
+	VMOVUPS      Y1, 12928(SP)
+	MOVQ         CX, BX
 
 second:
-	VBROADCASTSS const3e000000<>+0(SB), Y0
-	VMOVUPS      (SP)(BX*1), Y1
-	VSUBPS       (SP)(DX*1), Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMOVUPS      2112(SP)(BX*1), Y2
-	VSUBPS       2112(SP)(DX*1), Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMULPS       Y0, Y2, Y0
+	VMOVUPS      (SP)(BX*1), Y0
+	VSUBPS       (SP)(CX*1), Y0, Y0
+	VMOVUPS      2112(SP)(BX*1), Y1
+	VSUBPS       2112(SP)(CX*1), Y1, Y1
+	VBROADCASTSS const3e000000<>+0(SB), Y2
+	VMULPS       Y2, Y0, Y0
+	VMULPS       Y2, Y1, Y1
+	VMULPS       Y2, Y1, Y1
 	VMOVUPS      12832(SP), Y2
-	VADDPS       Y1, Y2, Y2
-	VADDPS       4224(SP)(BX*1), Y2, Y2
+	VADDPS       Y0, Y2, Y2
 	VMOVUPS      12864(SP), Y3
-	VADDPS       Y0, Y3, Y3
+	VADDPS       Y1, Y3, Y3
+	VADDPS       4224(SP)(BX*1), Y2, Y2
 	VADDPS       6336(SP)(BX*1), Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y4
@@ -836,7 +836,7 @@ second:
 	VMOVUPS      12800(SP), Y3
 	VBLENDVPS    Y4, Y2, Y3, Y3
 	VMOVUPS      Y3, 12800(SP)
-	VMOVD        DX, X2
+	VMOVD        CX, X2
 	VPBROADCASTD X2, Y2
 	VMOVUPS      12736(SP), Y3
 	VBLENDVPS    Y4, Y2, Y3, Y3
@@ -849,24 +849,24 @@ second:
 
 minus:
 	VMOVUPS      12896(SP), Y2
-	VSUBPS       Y1, Y2, Y1
-	VADDPS       8448(SP)(BX*1), Y1, Y1
+	VSUBPS       Y0, Y2, Y0
 	VMOVUPS      12928(SP), Y2
-	VADDPS       Y0, Y2, Y0
-	VADDPS       10560(SP)(BX*1), Y0, Y0
+	VADDPS       Y1, Y2, Y1
+	VADDPS       8448(SP)(BX*1), Y0, Y0
+	VADDPS       10560(SP)(BX*1), Y1, Y1
 	VXORPS       Y2, Y2, Y2
-	VCMPPS       $0x1e, Y2, Y0, Y2
-	VMULPS       Y1, Y1, Y3
-	VMULPS       12672(SP), Y0, Y4
+	VCMPPS       $0x1e, Y2, Y1, Y2
+	VMULPS       Y0, Y0, Y3
+	VMULPS       12672(SP), Y1, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
 	VPAND        Y3, Y2, Y2
 	VPTEST       Y2, Y2
 	JE           next
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VMOVUPS      12704(SP), Y3
-	VBLENDVPS    Y2, Y0, Y3, Y3
+	VBLENDVPS    Y2, Y1, Y3, Y3
 	VMOVUPS      Y3, 12704(SP)
-	VMULPS       Y1, Y0, Y0
+	VMULPS       Y0, Y1, Y0
 	VMOVUPS      12672(SP), Y1
 	VBLENDVPS    Y2, Y0, Y1, Y1
 	VMOVUPS      Y1, 12672(SP)
@@ -874,7 +874,7 @@ minus:
 	VMOVUPS      12800(SP), Y1
 	VBLENDVPS    Y2, Y0, Y1, Y1
 	VMOVUPS      Y1, 12800(SP)
-	VMOVD        DX, X0
+	VMOVD        CX, X0
 	VPBROADCASTD X0, Y0
 	VMOVUPS      12736(SP), Y1
 	VBLENDVPS    Y2, Y0, Y1, Y1
@@ -887,10 +887,10 @@ minus:
 
 next:
 	ADDQ    $0x40, BX
-	CMPQ    BX, CX
+	CMPQ    BX, DX
 	JL      second
-	ADDQ    $0x40, DX
-	CMPQ    DX, CX
+	ADDQ    $0x40, CX
+	CMPQ    CX, DX
 	JL      first
 	VMOVUPS 12704(SP), Y0
 	MOVQ    scale+16(FP), CX
@@ -945,16 +945,16 @@ terms:
 	VMULPS       (CX)(R8*1), Y4, Y5
 	VMULPS       Y2, Y4, Y2
 	VMOVAPS      Y3, Y4
-	VBLENDVPS    Y0, Y5, Y4, Y4
 	VMOVAPS      Y5, Y6
+	VBLENDVPS    Y0, Y5, Y4, Y4
 	VBLENDVPS    Y0, Y3, Y6, Y6
 	VMOVUPS      Y3, (SP)(DI*1)
 	VMOVUPS      Y4, 32(SP)(DI*1)
 	VMOVUPS      Y6, 64(SP)(DI*1)
 	VMOVUPS      Y5, 96(SP)(DI*1)
 	VMOVAPS      Y1, Y3
-	VBLENDVPS    Y0, Y2, Y3, Y3
 	VMOVAPS      Y2, Y4
+	VBLENDVPS    Y0, Y2, Y3, Y3
 	VBLENDVPS    Y0, Y1, Y4, Y4
 	VMOVUPS      Y1, 128(SP)(DI*1)
 	VMOVUPS      Y3, 160(SP)(DI*1)
@@ -969,16 +969,16 @@ terms:
 	VMULPS       (CX)(R8*1), Y4, Y5
 	VMULPS       Y2, Y4, Y2
 	VMOVAPS      Y3, Y4
-	VBLENDVPS    Y0, Y5, Y4, Y4
 	VMOVAPS      Y5, Y6
+	VBLENDVPS    Y0, Y5, Y4, Y4
 	VBLENDVPS    Y0, Y3, Y6, Y6
 	VMOVUPS      Y3, 4096(SP)(DI*1)
 	VMOVUPS      Y4, 4128(SP)(DI*1)
 	VMOVUPS      Y6, 4160(SP)(DI*1)
 	VMOVUPS      Y5, 4192(SP)(DI*1)
 	VMOVAPS      Y1, Y3
-	VBLENDVPS    Y0, Y2, Y3, Y3
 	VMOVAPS      Y2, Y4
+	VBLENDVPS    Y0, Y2, Y3, Y3
 	VBLENDVPS    Y0, Y1, Y4, Y4
 	VMOVUPS      Y1, 4224(SP)(DI*1)
 	VMOVUPS      Y3, 4256(SP)(DI*1)
@@ -993,16 +993,16 @@ terms:
 	VMULPS       (CX)(R8*1), Y4, Y5
 	VMULPS       Y2, Y4, Y2
 	VMOVAPS      Y3, Y4
-	VBLENDVPS    Y0, Y5, Y4, Y4
 	VMOVAPS      Y5, Y6
+	VBLENDVPS    Y0, Y5, Y4, Y4
 	VBLENDVPS    Y0, Y3, Y6, Y6
 	VMOVUPS      Y3, 8192(SP)(DI*1)
 	VMOVUPS      Y4, 8224(SP)(DI*1)
 	VMOVUPS      Y6, 8256(SP)(DI*1)
 	VMOVUPS      Y5, 8288(SP)(DI*1)
 	VMOVAPS      Y1, Y3
-	VBLENDVPS    Y0, Y2, Y3, Y3
 	VMOVAPS      Y2, Y4
+	VBLENDVPS    Y0, Y2, Y3, Y3
 	VBLENDVPS    Y0, Y1, Y4, Y4
 	VMOVUPS      Y1, 8320(SP)(DI*1)
 	VMOVUPS      Y3, 8352(SP)(DI*1)
@@ -1012,7 +1012,6 @@ terms:
 	ADDQ         $0x40, R8
 	CMPQ         R8, SI
 	JL           terms
-	XORQ         CX, CX
 	VBROADCASTSS constff7fffff<>+0(SB), Y0
 	VMOVUPS      Y0, 12288(SP)
 	VXORPS       Y0, Y0, Y0
@@ -1039,8 +1038,9 @@ terms:
 	VMOVUPS      Y0, 12640(SP)
 	VXORPS       Y0, Y0, Y0
 	VMOVUPS      Y0, 12672(SP)
+	XORQ         CX, CX
 	XORQ         BX, BX
-	MOVQ         $0x00001000, R8
+	MOVQ         $0x00001000, DI
 
 first:
 	VMOVUPS 12448(SP), Y0
@@ -1071,21 +1071,21 @@ second:
 	VMOVUPS 12864(SP), Y5
 	VMOVUPS 12896(SP), Y6
 	VMOVUPS 12928(SP), Y7
-	MOVQ    SI, DI
-	CMPQ    DI, R8
+	MOVQ    SI, R8
+	CMPQ    R8, DI
 	JGE     summed
 
 tail:
-	VADDPS 8192(SP)(DI*1), Y0, Y0
-	VADDPS 8224(SP)(DI*1), Y1, Y1
-	VADDPS 8256(SP)(DI*1), Y2, Y2
-	VADDPS 8288(SP)(DI*1), Y3, Y3
-	VADDPS 8320(SP)(DI*1), Y4, Y4
-	VADDPS 8352(SP)(DI*1), Y5, Y5
-	VADDPS 8384(SP)(DI*1), Y6, Y6
-	VADDPS 8416(SP)(DI*1), Y7, Y7
-	ADDQ   $0x00000100, DI
-	CMPQ   DI, R8
+	VADDPS 8192(SP)(R8*1), Y0, Y0
+	VADDPS 8224(SP)(R8*1), Y1, Y1
+	VADDPS 8256(SP)(R8*1), Y2, Y2
+	VADDPS 8288(SP)(R8*1), Y3, Y3
+	VADDPS 8320(SP)(R8*1), Y4, Y4
+	VADDPS 8352(SP)(R8*1), Y5, Y5
+	VADDPS 8384(SP)(R8*1), Y6, Y6
+	VADDPS 8416(SP)(R8*1), Y7, Y7
+	ADDQ   $0x00000100, R8
+	CMPQ   R8, DI
 	JL     tail
 
 summed:
@@ -1096,7 +1096,7 @@ summed:
 	VCMPPS       $0x1e, Y10, Y9, Y9
 	VPAND        Y9, Y8, Y8
 	VPTEST       Y8, Y8
-	JE           pair1
+	JE           pair0
 	VDIVPS       Y4, Y0, Y4
 	VMOVUPS      12320(SP), Y9
 	VBLENDVPS    Y8, Y4, Y9, Y9
@@ -1120,7 +1120,7 @@ summed:
 	VBLENDVPS    Y8, Y0, Y4, Y4
 	VMOVUPS      Y4, 12384(SP)
 
-pair1:
+pair0:
 	VXORPS       Y0, Y0, Y0
 	VCMPPS       $0x1e, Y0, Y5, Y0
 	VMULPS       Y1, Y1, Y4
@@ -1128,7 +1128,7 @@ pair1:
 	VCMPPS       $0x1e, Y8, Y4, Y4
 	VPAND        Y4, Y0, Y0
 	VPTEST       Y0, Y0
-	JE           pair2
+	JE           pair1
 	VDIVPS       Y5, Y1, Y4
 	VMOVUPS      12320(SP), Y5
 	VBLENDVPS    Y0, Y4, Y5, Y5
@@ -1152,7 +1152,7 @@ pair1:
 	VBLENDVPS    Y0, Y1, Y4, Y4
 	VMOVUPS      Y4, 12384(SP)
 
-pair2:
+pair1:
 	VXORPS       Y0, Y0, Y0
 	VCMPPS       $0x1e, Y0, Y6, Y0
 	VMULPS       Y2, Y2, Y1
@@ -1160,7 +1160,7 @@ pair2:
 	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPAND        Y1, Y0, Y0
 	VPTEST       Y0, Y0
-	JE           pair3
+	JE           pair2
 	VDIVPS       Y6, Y2, Y1
 	VMOVUPS      12320(SP), Y4
 	VBLENDVPS    Y0, Y1, Y4, Y4
@@ -1184,7 +1184,7 @@ pair2:
 	VBLENDVPS    Y0, Y1, Y2, Y2
 	VMOVUPS      Y2, 12384(SP)
 
-pair3:
+pair2:
 	VXORPS       Y0, Y0, Y0
 	VCMPPS       $0x1e, Y0, Y7, Y0
 	VMULPS       Y3, Y3, Y1
@@ -1192,7 +1192,7 @@ pair3:
 	VCMPPS       $0x1e, Y2, Y1, Y1
 	VPAND        Y1, Y0, Y0
 	VPTEST       Y0, Y0
-	JE           pair4
+	JE           pair3
 	VDIVPS       Y7, Y3, Y1
 	VMOVUPS      12320(SP), Y2
 	VBLENDVPS    Y0, Y1, Y2, Y2
@@ -1216,8 +1216,8 @@ pair3:
 	VBLENDVPS    Y0, Y1, Y2, Y2
 	VMOVUPS      Y2, 12384(SP)
 
-pair4:
-	CMPQ    SI, R8
+pair3:
+	CMPQ    SI, DI
 	JGE     nextFirst
 	VMOVUPS 12704(SP), Y0
 	VADDPS  4096(SP)(SI*1), Y0, Y0
@@ -1248,7 +1248,7 @@ pair4:
 	JMP     second
 
 nextFirst:
-	CMPQ    BX, R8
+	CMPQ    BX, DI
 	JGE     done
 	VMOVUPS 12448(SP), Y0
 	VADDPS  (SP)(BX*1), Y0, Y0

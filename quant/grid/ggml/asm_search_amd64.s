@@ -850,7 +850,7 @@ peak:
 	VPXORD       Z7, Z7, Z7
 	MOVQ         $0x00000000, BX
 
-first:
+exact:
 	VMOVUPS      (AX)(BX*1), Z10
 	VMOVUPS      (CX)(BX*1), Z11
 	VMULPS       Z10, Z5, Z12
@@ -865,7 +865,7 @@ first:
 	VADDPS       Z10, Z7, Z7
 	ADDQ         $0x40, BX
 	CMPQ         BX, DX
-	JL           first
+	JL           exact
 	VCMPPS       $0x04, Z0, Z7, K2
 	VDIVPS       Z7, Z6, Z7
 	VMOVAPS.Z    Z7, K2, Z7
@@ -1636,7 +1636,7 @@ peak:
 	VDIVPS       Z11, Z12, Z12
 	MOVQ         $0x00000000, BX
 
-first:
+exact:
 	VMULPS       (AX)(BX*1), Z11, Z13
 	VADDPS       Z8, Z13, Z13
 	VPANDD       Z9, Z13, Z13
@@ -1652,7 +1652,7 @@ first:
 	VADDPS       Z13, Z3, Z3
 	ADDQ         $0x40, BX
 	CMPQ         BX, DX
-	JL           first
+	JL           exact
 	VBROADCASTSS constc0800000<>+0(SB), Z12
 	MOVL         $0x00000009, BX
 
@@ -2475,7 +2475,7 @@ peak:
 	VXORPS       Y8, Y8, Y8
 	MOVQ         $0x00000000, SI
 
-first:
+exact:
 	VMOVUPS      (CX)(SI*1), Y9
 	VMOVUPS      (DX)(SI*1), Y10
 	VMULPS       Y9, Y6, Y11
@@ -2490,7 +2490,7 @@ first:
 	VADDPS       Y9, Y8, Y8
 	ADDQ         $0x40, SI
 	CMPQ         SI, BX
-	JL           first
+	JL           exact
 	VCMPPS       $0x04, Y0, Y8, Y9
 	VDIVPS       Y8, Y7, Y8
 	VPAND        Y8, Y9, Y8
@@ -3291,7 +3291,7 @@ peak:
 	VDIVPS       Y4, Y6, Y6
 	MOVQ         $0x00000000, SI
 
-first:
+exact:
 	VMULPS       (CX)(SI*1), Y4, Y7
 	VBROADCASTSS const4b400000<>+0(SB), Y8
 	VADDPS       Y8, Y7, Y7
@@ -3310,7 +3310,7 @@ first:
 	VADDPS       Y7, Y5, Y5
 	ADDQ         $0x40, SI
 	CMPQ         SI, BX
-	JL           first
+	JL           exact
 	VBROADCASTSS constc0800000<>+0(SB), Y6
 	MOVL         $0x00000009, SI
 
@@ -3441,26 +3441,25 @@ improve:
 	JNE          sweep
 
 settled:
-	MOVQ codes+0(FP), CX
-	MOVQ AX, DX
-	SHRQ $0x02, DX
-	ADDQ DX, CX
-	MOVQ $0x00000000, DX
+	VMOVUPS 2048(SP), Y2
+	MOVQ    codes+0(FP), CX
+	MOVQ    AX, DX
+	SHRQ    $0x02, DX
+	ADDQ    DX, CX
+	MOVQ    $0x00000000, DX
 
 codes:
-	VMOVUPS      (SP)(DX*1), Y2
-	VMOVUPS      2048(SP), Y4
-	VBLENDVPS    Y4, Y0, Y2, Y2
-	VEXTRACTI128 $0x01, Y2, X4
-	VPACKUSDW    X4, X2, X2
-	VPACKUSWB    X2, X2, X2
-	VMOVQ        X2, (CX)
+	VMOVUPS      (SP)(DX*1), Y4
+	VBLENDVPS    Y2, Y0, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKUSDW    X5, X4, X4
+	VPACKUSWB    X4, X4, X4
+	VMOVQ        X4, (CX)
 	ADDQ         $0x10, CX
 	ADDQ         $0x40, DX
 	CMPQ         DX, BX
 	JL           codes
 	VCMPPS       $0x1e, Y0, Y3, Y0
-	VMOVUPS      2048(SP), Y2
 	VPANDN       Y0, Y2, Y0
 	VDIVPS       Y3, Y1, Y1
 	VPAND        Y1, Y0, Y0

@@ -60,22 +60,3 @@ func putF16(b []byte, v float32)  { binary.LittleEndian.PutUint16(b, tensor.F32T
 func getF16Bits(b uint16) float32 { return tensor.F16ToF32(b) }
 func f16Bits(v float32) uint16    { return tensor.F32ToF16(v) }
 func roundF16(v float32) float32  { return tensor.F16ToF32(tensor.F32ToF16(v)) }
-
-// sumSquares adds x² in index order.
-func sumSquares(x []float32) float32 {
-	var s float32
-	for _, v := range x {
-		s += float32(v * v)
-	}
-	return s
-}
-
-// extreme returns the element of largest magnitude, the first of equals, and that magnitude.
-func extreme(x []float32) (signed, amax float32) {
-	for _, v := range x {
-		if a := abs32(v); a > amax {
-			amax, signed = a, v
-		}
-	}
-	return signed, amax
-}

@@ -96,179 +96,99 @@ func (s *split) store() {
 	}
 }
 
+// split32State is what the parts of the split32 kernel share.
+type split32State struct {
+	g          *gen
+	end, after reg.GPVirtual // of 32 and of 33 rows
+	sx, sw     Mem           // prefix sums, 33 rows
+	tail       [4]Mem        // what the run after the second cut adds: to a and b under either shift
+	head       []slot        // the same for the run before the first cut
+}
+
+const split32Rows = 32
+
 // split32 is iq1sSub.split on sorted planes of 32 rows.
 func split32(g *gen) {
-	const n = 32
 	g.begin("split32", "func(wx, w, scale *float32, first, second, shift *uint32)",
 		"finds the best division of 32 sorted rows: cuts before rows first and second, shift 1 for -1/8.")
-	// Prefix sums, and what the run after the second cut adds: to a and b under either shift.
-	rows := func() Mem { return g.AllocLocal((n + 1) * rowBytes) }
-	sx, sw := rows(), rows()
-	tail := [4]Mem{rows(), rows(), rows(), rows()}
+	rows := func() Mem { return g.AllocLocal((split32Rows + 1) * rowBytes) }
+	s := &split32State{g: g, sx: rows(), sw: rows(), tail: [4]Mem{rows(), rows(), rows(), rows()}}
 	keep := g.slots(9)
+	s.head = keep[5:]
 	g.lanes(func() {
-		end := g.GP64()
-		g.MOVQ(U32(n*rowBytes), end)
-		for _, p := range []struct {
-			name string
-			to   Mem
-		}{{"wx", sx}, {"w", sw}} {
-			from, sum := g.plane(p.name), g.zero()
-			g.VMOVUPS(sum, p.to)
-			g.each(p.name, 0, end, func(i reg.GPVirtual) {
-				g.addTo(sum, at(from, i))
-				g.VMOVUPS(sum, p.to.Offset(rowBytes).Idx(i, 1))
-			})
-		}
-		after := g.GP64()
-		g.MOVQ(U32((n+1)*rowBytes), after)
-		g.each("tails", 0, after, func(i reg.GPVirtual) {
-			x := g.sub(g.load(sx.Offset(n*rowBytes)), sx.Idx(i, 1))
-			w := g.sub(g.load(sw.Offset(n*rowBytes)), sw.Idx(i, 1))
-			for s := range 2 {
-				c := g.float(iq1Levels[s][2])
-				g.VMOVUPS(g.mul(x, c), tail[2*s].Idx(i, 1))
-				g.VMOVUPS(g.mul(g.mul(w, c), c), tail[2*s+1].Idx(i, 1))
-			}
-		})
-		i1 := g.GP64()
-		g.XORQ(i1, i1)
-		i2 := g.GP64()
-		sp := newSplit(g, keep, i1, i2)
-		heads := keep[5:9] // what the run before the first cut adds
-		g.Label("first")
-		x := g.sub(g.load(sx.Idx(i1, 1)), sx)
-		w := g.sub(g.load(sw.Idx(i1, 1)), sw)
-		for s := range 2 {
-			c := g.float(iq1Levels[s][0])
-			heads[2*s].put(g.mul(x, c))
-			heads[2*s+1].put(g.mul(g.mul(w, c), c))
-		}
-		g.MOVQ(i1, i2)
-		g.Label("second")
-		c := g.float(iq1Levels[0][1]) // the other shift has -c
-		midA := g.mul(g.sub(g.load(sx.Idx(i2, 1)), sx.Idx(i1, 1)), c)
-		midB := g.mul(g.mul(g.sub(g.load(sw.Idx(i2, 1)), sw.Idx(i1, 1)), c), c)
-		for s, label := range []string{"minus", "next"} {
-			a := g.vec()
-			if s == 0 {
-				a = g.add(heads[0].get(), midA)
-			} else {
-				a = g.sub(heads[2].get(), midA)
-			}
-			a = g.add(a, tail[2*s].Idx(i2, 1))
-			b := g.add(g.add(heads[2*s+1].get(), midB), tail[2*s+1].Idx(i2, 1))
-			sp.try(label, a, b, uint32(s))
-		}
-		g.ADDQ(Imm(rowBytes), i2)
-		g.CMPQ(i2, after)
-		g.JL(LabelRef("second"))
-		g.ADDQ(Imm(rowBytes), i1)
-		g.CMPQ(i1, after)
-		g.JL(LabelRef("first"))
-		sp.store()
+		s.end, s.after = g.GP64(), g.GP64()
+		g.MOVQ(U32(split32Rows*rowBytes), s.end)
+		g.MOVQ(U32((split32Rows+1)*rowBytes), s.after)
+		s.prefix("wx", s.sx)
+		s.prefix("w", s.sw)
+		s.tails()
+		s.search(keep[:5])
 	})
 	g.end()
 }
 
-// split16 is iq1mSub.split on sorted planes of 16 rows.
-func split16(g *gen) {
-	const n = 16
-	g.begin("split16", "func(x, w *float32, order *uint32, scale *float32, first, second, shift *uint32)",
-		"finds the best division of 16 sorted rows and the shifts of the two codewords: bit 1 the first's, bit 0 the second's.")
-	// terms[level] holds, row by row, what a row adds at that level: a under shift pairs 0 … 3, then b.
-	const pairs = 4
-	rowTerms := 2 * pairs * g.bytes
-	var terms [3]Mem
-	for l := range terms {
-		terms[l] = g.AllocLocal(n * rowTerms)
-	}
-	keep := g.slots(5 + 4*pairs)
-	g.lanes(func() {
-		x, w, order := g.plane("x"), g.plane("w"), g.plane("order")
-		end := g.GP64()
-		g.MOVQ(U32(n*rowBytes), end)
-		to := g.GP64()
-		g.XORQ(to, to)
-		g.each("terms", 0, end, func(i reg.GPVirtual) {
-			late := g.intGreater(g.load(at(order, i)), g.int(7)) // row of the second codeword
-			for l := range terms {
-				var a, b [2]reg.VecVirtual
-				for s := range 2 {
-					c := g.float(iq1Levels[s][l])
-					wc := g.mul(c, at(w, i))
-					a[s], b[s] = g.mul(wc, at(x, i)), g.mul(wc, c)
-				}
-				for k, t := range [][2]reg.VecVirtual{a, b} {
-					mixed := g.copy(t[0]) // (+, -)
-					g.choose(late, t[1], mixed)
-					other := g.copy(t[1]) // (-, +)
-					g.choose(late, t[0], other)
-					for p, v := range []reg.VecVirtual{t[0], mixed, other, t[1]} {
-						g.VMOVUPS(v, terms[l].Offset((k*pairs+p)*g.bytes).Idx(to, 1))
-					}
-				}
-			}
-			g.ADDQ(U32(uint32(rowTerms)), to)
-		})
-		i1, i2 := g.GP64(), g.GP64()
-		g.XORQ(i1, i1)
-		sp := newSplit(g, keep, i1, i2)
-		head, mid := keep[5:5+2*pairs], keep[5+2*pairs:] // sums before i1, before i2
-		for _, s := range head {
-			s.put(g.zero())
-		}
-		t1, t2, t, last := g.GP64(), g.GP64(), g.GP64(), g.GP64() // i1, i2 and the row in work as offsets of terms
-		g.XORQ(t1, t1)
-		g.MOVQ(U32(uint32(n*rowTerms)), last)
-		g.Label("first")
-		for k := range mid {
-			mid[k].put(head[k].get())
-		}
-		g.MOVQ(i1, i2)
-		g.MOVQ(t1, t2)
-		g.Label("second")
-		sum := make([]reg.VecVirtual, 2*pairs)
-		for k := range sum {
-			sum[k] = mid[k].get()
-		}
-		g.MOVQ(t2, t)
-		g.CMPQ(t, last)
-		g.JGE(LabelRef("summed"))
-		g.Label("tail")
-		for k := range sum {
-			g.addTo(sum[k], terms[2].Offset(k*g.bytes).Idx(t, 1))
-		}
-		g.ADDQ(U32(uint32(rowTerms)), t)
-		g.CMPQ(t, last)
-		g.JL(LabelRef("tail"))
-		g.Label("summed")
-		for p := range pairs {
-			sp.try([]string{"pair1", "pair2", "pair3", "pair4"}[p], sum[p], sum[pairs+p], uint32(p))
-		}
-		g.CMPQ(t2, last)
-		g.JGE(LabelRef("nextFirst"))
-		for k, s := range mid {
-			v := s.get()
-			g.addTo(v, terms[1].Offset(k*g.bytes).Idx(t2, 1))
-			s.put(v)
-		}
-		g.ADDQ(U32(uint32(rowTerms)), t2)
-		g.ADDQ(Imm(rowBytes), i2)
-		g.JMP(LabelRef("second"))
-		g.Label("nextFirst")
-		g.CMPQ(t1, last)
-		g.JGE(LabelRef("done"))
-		for k, s := range head {
-			v := s.get()
-			g.addTo(v, terms[0].Offset(k*g.bytes).Idx(t1, 1))
-			s.put(v)
-		}
-		g.ADDQ(U32(uint32(rowTerms)), t1)
-		g.ADDQ(Imm(rowBytes), i1)
-		g.JMP(LabelRef("first"))
-		g.Label("done")
-		sp.store()
+// prefix stores the sums of the first 0, 1, … 32 rows of an argument.
+func (s *split32State) prefix(name string, to Mem) {
+	g := s.g
+	from, sum := g.plane(name), g.zero()
+	g.VMOVUPS(sum, to)
+	g.each(name, 0, s.end, func(i reg.GPVirtual) {
+		g.addTo(sum, at(from, i))
+		g.VMOVUPS(sum, to.Offset(rowBytes).Idx(i, 1))
 	})
-	g.end()
+}
+
+// run returns what rows with sums x and w add to a and b at a level that stands for c.
+func (s *split32State) run(x, w reg.VecVirtual, c float32) (a, b reg.VecVirtual) {
+	v := s.g.float(c)
+	return s.g.mul(x, v), s.g.mul(s.g.mul(w, v), v)
+}
+
+func (s *split32State) tails() {
+	g := s.g
+	g.each("tails", 0, s.after, func(i reg.GPVirtual) {
+		x := g.sub(g.load(s.sx.Offset(split32Rows*rowBytes)), s.sx.Idx(i, 1))
+		w := g.sub(g.load(s.sw.Offset(split32Rows*rowBytes)), s.sw.Idx(i, 1))
+		for k := range 2 {
+			a, b := s.run(x, w, iq1Levels[k][2])
+			g.VMOVUPS(a, s.tail[2*k].Idx(i, 1))
+			g.VMOVUPS(b, s.tail[2*k+1].Idx(i, 1))
+		}
+	})
+}
+
+// search tries all pairs of cuts.
+func (s *split32State) search(keep []slot) {
+	g := s.g
+	i1, i2 := g.GP64(), g.GP64()
+	sp := newSplit(g, keep, i1, i2)
+	g.XORQ(i1, i1)
+	g.Label("first")
+	x, w := g.sub(g.load(s.sx.Idx(i1, 1)), s.sx), g.sub(g.load(s.sw.Idx(i1, 1)), s.sw)
+	for k := range 2 {
+		a, b := s.run(x, w, iq1Levels[k][0])
+		s.head[2*k].put(a)
+		s.head[2*k+1].put(b)
+	}
+	g.MOVQ(i1, i2)
+	g.Label("second")
+	x, w = g.sub(g.load(s.sx.Idx(i2, 1)), s.sx.Idx(i1, 1)), g.sub(g.load(s.sw.Idx(i2, 1)), s.sw.Idx(i1, 1))
+	midA, midB := s.run(x, w, iq1Levels[0][1]) // under the other shift the level is the negative
+	for k, label := range []string{"minus", "next"} {
+		var a reg.VecVirtual
+		if k == 0 {
+			a = g.add(s.head[0].get(), midA)
+		} else {
+			a = g.sub(s.head[2].get(), midA)
+		}
+		b := g.add(s.head[2*k+1].get(), midB)
+		sp.try(label, g.add(a, s.tail[2*k].Idx(i2, 1)), g.add(b, s.tail[2*k+1].Idx(i2, 1)), uint32(k))
+	}
+	g.ADDQ(Imm(rowBytes), i2)
+	g.CMPQ(i2, s.after)
+	g.JL(LabelRef("second"))
+	g.ADDQ(Imm(rowBytes), i1)
+	g.CMPQ(i1, s.after)
+	g.JL(LabelRef("first"))
+	sp.store()
 }

@@ -7,64 +7,79 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+// symState is what the parts of the sym kernel share.
+type symState struct {
+	g                       *gen
+	x, w, n                 reg.GPVirtual
+	levels, low, high, zero reg.VecVirtual // codes are low … high
+}
+
 // sym is searchSym on a plane.
 func sym(g *gen) {
 	g.begin("sym", "func(codes *uint8, x, w *float32, n int, levels float32, scale *float32)",
 		"is searchSym with weights in every lane.")
 	g.lanes(func() {
-		x, w, n := g.plane("x"), g.plane("w"), g.rows("n")
-		zero := g.zero()
-		peak, empty := peaks(g, "peak", x, n)
+		s := &symState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), zero: g.zero()}
+		peak, empty := peaks(g, "peak", s.x, s.n)
 		f := g.XMM()
 		g.Load(g.Param("levels"), f)
-		levels := g.broadcast(f)
-		low := g.sub(zero, levels)
-		high := g.sub(levels, g.float(1))
-		code := func(inv reg.VecVirtual, v Op) reg.VecVirtual { return g.roundClamp(g.mul(inv, v), low, high) }
-		sums := func(label string, inv reg.VecVirtual) (a, b reg.VecVirtual) {
-			a, b = g.zero(), g.zero()
-			g.each(label, 0, n, func(i reg.GPVirtual) {
-				v, wt := g.load(at(x, i)), g.load(at(w, i))
-				l := code(inv, v)
-				g.addTo(a, g.mul(g.mul(wt, v), l))
-				g.addTo(b, g.mul(g.mul(wt, l), l))
-			})
-			return a, b
-		}
-		inv := g.div(low, peak)
-		a, b := sums("first", inv)
-		scale := g.keep(g.compare(notEqual, b, zero), g.div(a, b))
-		best, bestInv := g.mul(scale, a), g.copy(inv)
-
-		k := g.float(-9)
-		k32 := g.GP32()
-		g.MOVL(U32(19), k32)
-		g.Label("candidate")
-		g.CMPL(k32, Imm(10)) // k = 0 was the first
-		g.JE(LabelRef("next"))
-		c := g.sub(zero, g.add(levels, g.mul(g.float(0.1), k)))
-		inv = g.div(c, peak)
-		a, b = sums("sums", inv)
-		better := g.both(g.compare(greater, b, zero), g.compare(greater, g.mul(a, a), g.mul(best, b)))
-		g.choose(better, g.div(a, b), scale)
-		g.choose(better, g.mul(scale, a), best)
-		g.choose(better, inv, bestInv)
-		g.Label("next")
-		g.addTo(k, g.float(1))
-		g.DECL(k32)
-		g.JNE(LabelRef("candidate"))
-
+		s.levels = g.broadcast(f)
+		s.low, s.high = g.sub(s.zero, s.levels), g.sub(s.levels, g.float(1))
+		scale, inv := s.candidates(peak)
 		codes := g.bytePlane("codes")
-		g.each("codes", 0, n, func(i reg.GPVirtual) {
-			l := g.add(code(bestInv, at(x, i)), levels)
-			g.choose(empty, zero, l)
+		g.each("codes", 0, s.n, func(i reg.GPVirtual) {
+			l := g.add(s.code(inv, at(s.x, i)), s.levels)
+			g.choose(empty, s.zero, l)
 			g.storeBytes(g.toInt(l), Mem{Base: codes})
 			g.ADDQ(Imm(16), codes)
 		})
-		g.choose(empty, zero, scale)
+		g.choose(empty, s.zero, scale)
 		g.VMOVUPS(scale, Mem{Base: g.plane("scale")})
 	})
 	g.end()
+}
+
+func (s *symState) code(inv reg.VecVirtual, v Op) reg.VecVirtual {
+	return s.g.roundClamp(s.g.mul(inv, v), s.low, s.high)
+}
+
+// sums returns Σ w·x·l and Σ w·l² for the codes of inverse scale inv.
+func (s *symState) sums(label string, inv reg.VecVirtual) (a, b reg.VecVirtual) {
+	g := s.g
+	a, b = g.zero(), g.zero()
+	g.each(label, 0, s.n, func(i reg.GPVirtual) {
+		v, wt := g.load(at(s.x, i)), g.load(at(s.w, i))
+		l := s.code(inv, v)
+		g.addTo(a, g.mul(g.mul(wt, v), l))
+		g.addTo(b, g.mul(g.mul(wt, l), l))
+	})
+	return a, b
+}
+
+// candidates tries inverse scales -(levels + 0.1·k)/peak, k = 0 first, then -9 … 9.
+func (s *symState) candidates(peak reg.VecVirtual) (scale, bestInv reg.VecVirtual) {
+	g := s.g
+	inv := g.div(s.low, peak)
+	a, b := s.sums("exact", inv)
+	scale = g.keep(g.compare(notEqual, b, s.zero), g.div(a, b))
+	best := g.mul(scale, a)
+	bestInv = g.copy(inv)
+	k, count := g.float(-9), g.GP32()
+	g.MOVL(U32(19), count)
+	g.Label("candidate")
+	g.CMPL(count, Imm(10)) // k = 0
+	g.JE(LabelRef("next"))
+	inv = g.div(g.sub(s.zero, g.add(s.levels, g.mul(g.float(0.1), k))), peak)
+	a, b = s.sums("sums", inv)
+	better := g.both(g.compare(greater, b, s.zero), g.compare(greater, g.mul(a, a), g.mul(best, b)))
+	g.choose(better, g.div(a, b), scale)
+	g.choose(better, g.mul(scale, a), best)
+	g.choose(better, inv, bestInv)
+	g.Label("next")
+	g.addTo(k, g.float(1))
+	g.DECL(count)
+	g.JNE(LabelRef("candidate"))
+	return scale, bestInv
 }
 
 // peaks is extreme on a plane: the first element of largest magnitude. Lanes whose magnitudes stay below searchEps are

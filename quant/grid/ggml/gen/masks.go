@@ -1,0 +1,173 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// mask is a set of lanes: a mask register, or a vector of all ones and zeros.
+type mask = reg.Register
+
+func (g *gen) newMask() mask {
+	if g.wide() {
+		return g.K()
+	}
+	return g.YMM()
+}
+
+// compare is a predicate b, lane by lane.
+func (g *gen) compare(predicate uint8, a, b Op) mask {
+	m := g.newMask()
+	g.VCMPPS(Imm(uint64(predicate)), b, a, m)
+	return m
+}
+
+func (g *gen) intEqual(a, b Op) mask {
+	m := g.newMask()
+	g.VPCMPEQD(b, a, m)
+	return m
+}
+
+func (g *gen) intGreater(a, b Op) mask {
+	m := g.newMask()
+	g.VPCMPGTD(b, a, m)
+	return m
+}
+
+func (g *gen) noLanes() mask {
+	m := g.newMask()
+	if g.wide() {
+		g.KXORW(m, m, m)
+	} else {
+		g.VXORPS(m, m, m)
+	}
+	return m
+}
+
+func (g *gen) both(a, b mask) mask {
+	m := g.newMask()
+	if g.wide() {
+		g.KANDW(b, a, m)
+	} else {
+		g.VPAND(b, a, m)
+	}
+	return m
+}
+
+// without is a and not b.
+func (g *gen) without(a, b mask) mask {
+	m := g.newMask()
+	if g.wide() {
+		g.KANDNW(a, b, m)
+	} else {
+		g.VPANDN(a, b, m)
+	}
+	return m
+}
+
+// include is m |= a.
+func (g *gen) include(m, a mask) {
+	if g.wide() {
+		g.KORW(a, m, m)
+	} else {
+		g.VPOR(a, m, m)
+	}
+}
+
+// choose is dst = m ? a : dst.
+func (g *gen) choose(m mask, a Op, dst reg.Register) {
+	if g.wide() {
+		g.VMOVAPS(a, m, dst)
+	} else {
+		g.VBLENDVPS(m, a, dst, dst)
+	}
+}
+
+// keep is a where m, else 0.
+func (g *gen) keep(m mask, a Op) reg.VecVirtual {
+	r := g.vec()
+	if g.wide() {
+		g.VMOVAPS_Z(a, m, r)
+	} else {
+		g.VPAND(a, m, r)
+	}
+	return r
+}
+
+// jumpIfNone branches when no lane is set.
+func (g *gen) jumpIfNone(m mask, label string) {
+	if g.wide() {
+		g.KORTESTW(m, m)
+	} else {
+		g.VPTEST(m, m)
+	}
+	g.JE(LabelRef(label))
+}
+
+// ones turns a mask into a vector of all ones and zeros.
+func (g *gen) ones(m mask) reg.VecVirtual {
+	if !g.wide() {
+		return m.(reg.VecVirtual)
+	}
+	r := g.vec()
+	g.VPMOVM2D(m, r)
+	return r
+}
+
+// slot is a vector that lives on the stack: AVX2 has 16 registers and avo does not spill.
+type slot struct {
+	g *gen
+	m Mem
+}
+
+// slots reserves n vectors on the stack.
+func (g *gen) slots(n int) []slot {
+	local := g.AllocLocal(n * g.bytes)
+	all := make([]slot, n)
+	for i := range all {
+		all[i] = slot{g, local.Offset(i * g.bytes)}
+	}
+	return all
+}
+
+func (s slot) get() reg.VecVirtual { return s.g.load(s.m) }
+func (s slot) put(v reg.Register)  { s.g.VMOVUPS(v, s.m) }
+func (s slot) choose(m mask, a reg.Register) {
+	v := s.get()
+	s.g.choose(m, a, v)
+	s.put(v)
+}
+
+// heldMask is a mask that outlives a loop: a mask register with AVX-512, a slot with AVX2.
+type heldMask struct {
+	g *gen
+	k mask
+	s slot
+}
+
+func (g *gen) hold(s slot, m mask) heldMask {
+	h := heldMask{g: g, s: s}
+	if g.wide() {
+		h.k = m
+	} else {
+		s.put(m)
+	}
+	return h
+}
+
+func (h heldMask) get() mask {
+	if h.g.wide() {
+		return h.k
+	}
+	return h.s.get()
+}
+
+func (h heldMask) include(m mask) {
+	if h.g.wide() {
+		h.g.include(h.k, m)
+		return
+	}
+	v := h.s.get()
+	h.g.include(v, m)
+	h.s.put(v)
+}
