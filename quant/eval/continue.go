@@ -20,15 +20,17 @@ func Continue(ctx context.Context, model formats.Checkpoint, prompt []int32, n, 
 	if err != nil {
 		return safeio.WithPath(err, model.Meta().Path)
 	}
+	if len(prompt) > m.MaxPos {
+		return safeio.Limitf("the prompt of %d tokens is longer than the model's context of %d", len(prompt), m.MaxPos)
+	}
 	o := forward.LoadOptions{Pool: kernel.NewPool(threads)}
 	head, err := forward.LoadHead(model, m, o)
 	if err != nil {
 		return safeio.WithPath(err, model.Meta().Path)
 	}
-	capacity := min(len(prompt)+n, m.MaxPos)
-	d := forward.NewDecoder(model, m, head, blockSource(model, m, o), o.Pool, capacity)
+	d := forward.NewDecoder(model, m, head, blockSource(model, m, o), o.Pool, min(len(prompt)+n, m.MaxPos))
 	feed := prompt
-	for used := len(prompt); used <= capacity; used++ {
+	for range min(n, m.MaxPos-len(prompt)+1) { // the last token is only predicted, it needs no place in the context
 		logits, err := d.Step(ctx, feed)
 		if err != nil {
 			return safeio.WithPath(err, model.Meta().Path)
@@ -40,11 +42,11 @@ func Continue(ctx context.Context, model formats.Checkpoint, prompt []int32, n, 
 			}
 		}
 		feed = []int32{int32(best)}
-		if !next(feed[0]) || used == capacity {
+		if !next(feed[0]) {
 			return nil
 		}
 	}
-	return safeio.Limitf("the prompt of %d tokens is longer than the model's context of %d", len(prompt), m.MaxPos)
+	return nil
 }
 
 // blockSource loads blocks, and keeps them when the whole model fits into keepBytes.

@@ -93,7 +93,7 @@ func Run(ctx context.Context, model, base formats.Checkpoint, o Options) (*Resul
 		first = last
 	}
 	res := s.result(o, base != nil)
-	res.Windows, res.Documents = len(ws), len(o.DocStart)
+	res.Windows = len(ws)
 	res.Seconds = time.Since(start).Seconds()
 	return res, nil
 }

@@ -48,11 +48,12 @@ func (s *scores) add(g forward.Score, window, doc int, base bool) {
 
 // result sums up.
 func (s *scores) result(o Options, base bool) *Result {
-	s.unit, s.numUnits = s.doc, len(o.DocStart)
-	if len(o.DocStart) < minDocuments {
-		s.unit, s.numUnits = s.window, s.window[len(s.window)-1]+1
+	last := len(s.nll) - 1 // documents behind the last scored token do not count
+	s.unit, s.numUnits = s.doc, s.doc[last]+1
+	r := &Result{Schema: "quantize-eval/1", SeqLen: o.SeqLen, Protocol: o.Protocol, Stride: o.Stride, Tokens: len(s.nll), Documents: s.numUnits, Gates: []Gate{}}
+	if r.Documents < minDocuments {
+		s.unit, s.numUnits = s.window, s.window[last]+1
 	}
-	r := &Result{Schema: "quantize-eval/1", SeqLen: o.SeqLen, Protocol: o.Protocol, Stride: o.Stride, Tokens: len(s.nll), Gates: []Gate{}}
 	r.CrossEntropy = mean(s.nll)
 	r.Perplexity = math.Exp(r.CrossEntropy)
 	if base {

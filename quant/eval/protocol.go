@@ -87,7 +87,9 @@ func strided(ids []int32, seqLen, stride int) []window {
 			}
 		}
 		scored = end
-		out = append(out, window{start: start, ids: ids[start:end], targets: t})
+		if anyScored(t) { // a last window of one token predicts nothing
+			out = append(out, window{start: start, ids: ids[start:end], targets: t})
+		}
 	}
 	return out
 }
