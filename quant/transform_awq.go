@@ -1,8 +1,10 @@
 package quant
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/packing"
@@ -69,34 +71,73 @@ func (a AWQScaling) usable(l *Layer, p *arch.Pair) bool {
 	return st != nil && st.Tokens > 0
 }
 
-// search returns the best scale vector of a pair, nil when nothing beats s = 1.
+// search returns the best scale vector of a pair, nil when nothing beats s = 1. All candidates are ranked by the error
+// of the readers' own outputs; where the module counts, the best few of them are judged again by running it.
 func (a AWQScaling) search(ctx context.Context, l *Layer, p *arch.Pair) []float32 {
 	st := l.Stats(p.Input, p.Expert)
-	xm, wm := st.AbsMean, l.weightMean(p)
-	judge := a.judge(l, p)
-	ones := make([]float32, p.Width())
-	for k := range ones {
-		ones[k] = 1
-	}
-	best, bestLoss, finite := []float32(nil), judge(ones), 0
-	grid := a.Options.grid()
-	for i := range grid {
-		if ctx.Err() != nil {
-			return nil
-		}
-		s := candidate(xm, wm, float64(i)/float64(grid))
+	tried := []scaleTrial{{s: ones(p.Width())}}
+	wm := l.weightMean(p)
+	for i := range a.Options.grid() {
+		s := candidate(st.AbsMean, wm, float64(i)/float64(a.Options.grid()))
 		l.legal(p, s)
-		loss := judge(s)
-		if !math.IsNaN(loss) && !math.IsInf(loss, 0) {
-			finite++
-		}
-		if loss < bestLoss {
-			best, bestLoss = s, loss
-		}
+		tried = append(tried, scaleTrial{s: s, index: i + 1})
 	}
-	if finite == 0 {
+	if !rank(ctx, tried, l.linearLoss(p)) {
 		Emit(ctx, Event{Kind: EventFallback, Layer: l.Index, Tensor: p.Linears[0].Weight(),
 			Message: "no scale of the AWQ search has a finite loss, s = 1 is used"})
+		return nil
+	}
+	if p.Scope != arch.ScopeLinear && !a.Options.Surrogate {
+		tried = shortlist(tried)
+		rank(ctx, tried, l.moduleLoss(p))
+	}
+	if tried[0].index == 0 || ctx.Err() != nil {
+		return nil
+	}
+	return tried[0].s
+}
+
+// scaleTrial is a candidate with its loss; index 0 is s = 1.
+type scaleTrial struct {
+	s     []float32
+	index int
+	loss  float64
+}
+
+func ones(n int) []float32 {
+	s := make([]float32, n)
+	for k := range s {
+		s[k] = 1
+	}
+	return s
+}
+
+// rank sorts candidates by loss, equal ones by index, and reports whether any loss is finite.
+func rank(ctx context.Context, tried []scaleTrial, loss func(s []float32) float64) (finite bool) {
+	for i := range tried {
+		if ctx.Err() != nil {
+			return true // the caller stops; there is nothing to report
+		}
+		tried[i].loss = loss(tried[i].s)
+		if math.IsNaN(tried[i].loss) {
+			tried[i].loss = math.Inf(1)
+		}
+		finite = finite || !math.IsInf(tried[i].loss, 1)
+	}
+	slices.SortFunc(tried, func(a, b scaleTrial) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.index, b.index)) })
+	return finite
+}
+
+// judged is how many candidates are judged by running the module, s = 1 aside.
+const judged = 4
+
+// shortlist keeps the best candidates and s = 1.
+func shortlist(tried []scaleTrial) []scaleTrial {
+	best := append([]scaleTrial(nil), tried[:min(judged, len(tried))]...)
+	for _, t := range tried[len(best):] {
+		if t.index == 0 {
+			best = append(best, t)
+		}
 	}
 	return best
 }
@@ -188,31 +229,51 @@ func roundTo(d tensor.DType, v float32) float32 {
 	return v
 }
 
-// judge returns the loss function of a pair.
-func (a AWQScaling) judge(l *Layer, p *arch.Pair) func(s []float32) float64 {
-	if p.Scope == arch.ScopeLinear || a.Options.Surrogate {
-		return func(s []float32) float64 { return l.linearLoss(p, s) }
+// sampleRows is how many rows of a matrix the loss of a candidate is taken from: rows are alike, and the cost of exact
+// second moments grows with the square of the input's width.
+const sampleRows = 512
+
+// linearLoss is the error of the readers' own outputs, Σ δ·E[x xᵀ]·δᵀ over evenly spaced rows, exact over all
+// calibration tokens.
+func (l *Layer) linearLoss(p *arch.Pair) func(s []float32) float64 {
+	type part struct {
+		w      []float32
+		rows   int
+		weight float64 // of a row: how many it stands for
+		lin    *arch.Linear
+		stats  *Stats
 	}
-	return l.moduleLoss(p)
+	var parts []part
+	for _, lin := range p.Linears {
+		if st := l.inputOf(lin); st != nil && st.Tokens > 0 {
+			w, rows := everyNth(l.Weights(lin), lin.Out, lin.In)
+			parts = append(parts, part{w, rows, float64(lin.Out) / float64(rows), lin, st})
+		}
+	}
+	return func(s []float32) float64 {
+		var total float64
+		for _, x := range parts {
+			scheme, _ := l.Scheme(x.lin)
+			delta := fakeScaled(l.pool, x.w, s, x.rows, x.lin.In, scheme)
+			for i := range delta {
+				delta[i] -= x.w[i]
+			}
+			total += x.weight * x.stats.OutputError(l.pool, kernel.MatF32(x.rows, x.lin.In, delta), make([]float32, len(delta)))
+		}
+		return total
+	}
 }
 
-// linearLoss is the error of the readers' own outputs, Σ δ·E[x xᵀ]·δᵀ, exact over all calibration tokens.
-func (l *Layer) linearLoss(p *arch.Pair, s []float32) float64 {
-	var total float64
-	for _, lin := range p.Linears {
-		scheme, _ := l.Scheme(lin)
-		st := l.inputOf(lin)
-		if st == nil || st.Tokens == 0 {
-			continue
-		}
-		w := l.Weights(lin)
-		delta := fakeScaled(l.pool, w, s, lin, scheme)
-		for i := range delta {
-			delta[i] -= w[i]
-		}
-		total += st.OutputError(l.pool, kernel.MatF32(lin.Out, lin.In, delta), make([]float32, len(delta)))
+// everyNth returns at most sampleRows evenly spaced rows of w [out, in].
+func everyNth(w []float32, out, in int) (sample []float32, rows int) {
+	if out <= sampleRows {
+		return w, out
 	}
-	return total
+	for i := range sampleRows {
+		n := i * out / sampleRows
+		sample = append(sample, w[n*in:(n+1)*in]...)
+	}
+	return sample, sampleRows
 }
 
 // moduleLoss is the squared error of the module's output on the search windows. A module that cannot be run has an
@@ -228,7 +289,7 @@ func (l *Layer) moduleLoss(p *arch.Pair) func(s []float32) float64 {
 		trial := cloneBlock(l.Block)
 		for _, lin := range p.Linears {
 			scheme, _ := l.Scheme(lin)
-			trial.Linear(lin).W = kernel.MatF32(lin.Out, lin.In, fakeScaled(l.pool, l.Weights(lin), s, lin, scheme))
+			trial.Linear(lin).W = kernel.MatF32(lin.Out, lin.In, fakeScaled(l.pool, l.Weights(lin), s, lin.Out, lin.In, scheme))
 		}
 		if err != nil || run(trial, got, in) != nil {
 			return math.Inf(1)
@@ -237,20 +298,23 @@ func (l *Layer) moduleLoss(p *arch.Pair) func(s []float32) float64 {
 	}
 }
 
-// fakeScaled returns Q(W·s)/s.
-func fakeScaled(pool *kernel.Pool, w, s []float32, lin *arch.Linear, scheme packing.Scheme) []float32 {
+// fakeScaled returns Q(W·s)/s for w [rows, in].
+func fakeScaled(pool *kernel.Pool, w, s []float32, rows, in int, scheme packing.Scheme) []float32 {
 	out := make([]float32, len(w))
 	scheme = stand(scheme)
-	a, group := newAffine(scheme, 0), groupSpan(scheme, lin.In)
-	pool.Run(lin.Out, func(n int) {
-		row := out[n*lin.In : (n+1)*lin.In]
-		scaled := make([]float32, lin.In)
-		for k, v := range w[n*lin.In : (n+1)*lin.In] {
-			scaled[k] = v * s[k]
-		}
-		a.fakeRow(row, scaled, group)
-		for k := range row {
-			row[k] /= s[k]
+	a, group := newAffine(scheme, 0), groupSpan(scheme, in)
+	const step = 16 // rows of a task
+	pool.Run((rows+step-1)/step, func(t int) {
+		scaled := make([]float32, in)
+		for n := t * step; n < min(rows, (t+1)*step); n++ {
+			for k, v := range w[n*in : (n+1)*in] {
+				scaled[k] = v * s[k]
+			}
+			row := out[n*in : (n+1)*in]
+			a.fakeRow(row, scaled, group)
+			for k := range row {
+				row[k] /= s[k]
+			}
 		}
 	})
 	return out
