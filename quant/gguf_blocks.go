@@ -220,6 +220,6 @@ func (p *GGUFPlan) planBlocks(src formats.Checkpoint, r *GGUFRecipe, o *Options)
 		}
 		p.blocks.Tensors = append(p.blocks.Tensors, t)
 	}
-	p.Memory = memoryEstimate(p.blocks, recipe, o) + p.Memory
+	p.Memory, p.Work = memoryEstimate(p.blocks, recipe, o)+p.Memory, workEstimate(p.blocks, recipe, o)
 	return nil
 }

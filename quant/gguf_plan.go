@@ -36,6 +36,7 @@ type GGUFPlan struct {
 	Source  int64 // bytes of the source's tensors
 	Disk    int64
 	Memory  int64
+	Work    float64 // estimated floating point operations of the block pipeline
 
 	source *ggufSource
 	blocks *Plan                // with transforms or error feedback: the view of the block pipeline
@@ -92,7 +93,7 @@ func PlanGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Optio
 			return nil, safeio.WithPath(err, meta.Path)
 		}
 	}
-	return p, nil
+	return p, checkMemory(p.Memory, &o)
 }
 
 // choose takes llama-quantize's decisions, the user's overrides first, and reports what did not fit.

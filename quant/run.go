@@ -97,12 +97,17 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 		return nil, safeio.WithPath(err, meta.Path)
 	}
 	p.Engines = Engines(r.Layout, p.Tensors)
-	p.Memory = memoryEstimate(p, &r, &o)
-	if o.Memory > 0 && p.Memory > o.Memory {
-		return nil, safeio.Limitf("the run needs about %d MB of memory, more than the limit of %d MB; fewer --samples or a shorter --seq-len need less",
-			p.Memory>>20, o.Memory>>20)
+	p.Memory, p.Work = memoryEstimate(p, &r, &o), workEstimate(p, &r, &o)
+	return p, checkMemory(p.Memory, &o)
+}
+
+// checkMemory refuses a run that needs more than it may use, before it starts.
+func checkMemory(need int64, o *Options) error {
+	if o.Memory <= 0 || need <= o.Memory {
+		return nil
 	}
-	return p, nil
+	return safeio.Limitf("the run needs about %d MB of memory, more than the limit of %d MB; fewer --samples or a shorter --seq-len need less",
+		need>>20, o.Memory>>20)
 }
 
 func checkCalibration(o *Options, m *arch.Model) error {

@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"sort"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant"
 )
 
@@ -29,7 +32,7 @@ func (c *console) printPlan(p *quant.Plan, r *quant.Recipe) error {
 	fmt.Fprintln(c.out)
 	printRoles(c.out, roles)
 	fmt.Fprintf(c.out, "\n%s: %s → %s on disk, %s\n", planLine(r), humanBytes(p.Source), humanBytes(p.Disk), bitsLine(totals))
-	fmt.Fprintf(c.out, "memory: about %s\n", humanBytes(p.Memory))
+	fmt.Fprintf(c.out, "memory: about %s%s\n", humanBytes(p.Memory), timeLine(p.Work))
 	printEngines(c.out, p.Engines)
 	for _, n := range p.Notes {
 		fmt.Fprintf(c.out, "note: %s: %s\n", n.Tensor, n.Message)
@@ -52,7 +55,7 @@ func planJSON(p *quant.Plan, totals quant.Totals) any {
 		t := &p.Tensors[i]
 		rows[i] = row{t.Info.Name, string(t.Role), t.Info.Shape, t.Grid(), t.Bytes(), t.Reason}
 	}
-	return map[string]any{"schema": "quantize-plan/1", "tensors": rows, "totals": totals, "memory": p.Memory, "disk": p.Disk, "engines": p.Engines}
+	return map[string]any{"schema": "quantize-plan/1", "tensors": rows, "totals": totals, "memory": p.Memory, "disk": p.Disk, "engines": p.Engines, "seconds": seconds(p.Work)}
 }
 
 // printReport shows what a run did: sizes on disk by role, the linears that lost most, engines.
@@ -170,8 +173,8 @@ func (c *console) printGGUFPlan(p *quant.GGUFPlan) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "\n%s → %s on disk, %.3f bits per weight over all\nmemory: about %s\n", humanBytes(p.Source), humanBytes(p.Disk),
-		8*float64(bytes)/float64(max(weights, 1)), humanBytes(p.Memory))
+	fmt.Fprintf(c.out, "\n%s → %s on disk, %.3f bits per weight over all\nmemory: about %s%s\n", humanBytes(p.Source), humanBytes(p.Disk),
+		8*float64(bytes)/float64(max(weights, 1)), humanBytes(p.Memory), timeLine(p.Work))
 	for _, n := range p.Notes {
 		fmt.Fprintf(c.out, "note: %s: %s\n", n.Tensor, n.Message)
 	}
@@ -184,4 +187,26 @@ func bitsLine(t quant.Totals) string {
 		return fmt.Sprintf("%.3f bits per weight", t.BitsPerWeight)
 	}
 	return fmt.Sprintf("%.3f bits per quantized weight, %.3f over all", t.BitsPerWeightLinear, t.BitsPerWeight)
+}
+
+// timeLine estimates how long the arithmetic takes on this machine.
+func timeLine(work float64) string {
+	if work == 0 {
+		return ""
+	}
+	return ", time: about " + duration(seconds(work)) + " on this machine"
+}
+
+// seconds divides an amount of work by the rate of a short matrix product on all cores.
+func seconds(work float64) float64 {
+	if work == 0 {
+		return 0
+	}
+	const n, usual = 1024, 0.7 // small and odd shapes reach about this share of a large product's rate
+	pool := kernel.NewPool(runtime.GOMAXPROCS(0))
+	a, b, c := kernel.MatF32(n, n, make([]float32, n*n)), kernel.MatF32(n, n, make([]float32, n*n)), kernel.MatF32(n, n, make([]float32, n*n))
+	kernel.GemmNT(pool, c, a, b, false)
+	start := time.Now()
+	kernel.GemmNT(pool, c, a, b, false)
+	return work / (2 * n * n * n / time.Since(start).Seconds() * usual)
 }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// memoryShare is how much of the memory that the process may take a run plans with.
+const memoryShare = 0.8
+
+// defaultMemory is 80 % of what is available to the process: of the machine's free memory or of its control group's
+// limit, whichever is less. 0 when the system does not say.
+func defaultMemory() int64 {
+	available := memAvailable()
+	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil && (available == 0 || limit < available) {
+			available = limit
+		}
+	}
+	return int64(memoryShare * float64(available))
+}
+
+// memAvailable reads Linux's own estimate of what can be taken without swapping, in bytes.
+func memAvailable() int64 {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	_, rest, ok := bytes.Cut(info, []byte("MemAvailable:"))
+	if !ok {
+		return 0
+	}
+	fields := bytes.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kb, err := strconv.ParseInt(string(fields[0]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kb << 10
+}

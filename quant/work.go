@@ -1,0 +1,71 @@
+package quant
+
+import (
+	"github.com/llmquant/quantize/formats/arch"
+)
+
+// workEstimate is the floating point operations of a run, from shapes alone: what --dry-run turns into a time.
+func workEstimate(p *Plan, r *Recipe, o *Options) float64 {
+	needs := r.Needs()
+	if needs == 0 {
+		return 0
+	}
+	tokens := float64(o.Calib.Windows) * float64(o.Calib.SeqLen)
+	search := min(tokens, searchTokens)
+	var total float64
+	for i := range p.Model.Blocks {
+		b := &p.Model.Blocks[i]
+		forward := forwardWork(p.Model, b, o.Calib.SeqLen)
+		gram, solve := blockWork(b, tokens)
+		switch {
+		case needs.Has(NeedShift): // both streams, twice: statistics in stages, then the outputs
+			total += 2*1.8*tokens*forward + 2*gram + solveFactor*solve
+		case needs.Has(NeedSequential):
+			total += 1.8*tokens*forward + gram + solveFactor*solve
+		default:
+			total += tokens*forward + gram
+		}
+		if needs.Has(NeedModules) {
+			total += float64(judged+2)*search*forward + rangeWork(b)
+		}
+	}
+	return total
+}
+
+// solveFactor is how often error feedback, refinement and its restart pass over N·K² products.
+const solveFactor = 14
+
+// forwardWork is the work of one token in a block; experts count as often as tokens are routed to them.
+func forwardWork(m *arch.Model, b *arch.Block, seqLen int) float64 {
+	var work float64
+	for _, l := range b.Linears() {
+		share := 1.0
+		if b.MoE != nil && l.Expert >= 0 {
+			share = float64(b.MoE.TopK) / float64(len(b.MoE.Experts))
+		}
+		work += share * 2 * float64(l.Out) * float64(l.In)
+	}
+	return work + 2*float64(m.Heads*m.HeadDim)*float64(seqLen)
+}
+
+// blockWork is the work of all second moments, and of one pass of N·K² products over all linears.
+func blockWork(b *arch.Block, tokens float64) (gram, solve float64) {
+	for _, in := range b.Inputs() {
+		gram += tokens * float64(in.Width) * float64(in.Width)
+	}
+	for _, l := range b.Linears() {
+		solve += 2 * float64(l.Out) * float64(l.In) * float64(l.In)
+	}
+	return gram, solve
+}
+
+// rangeWork is the searched rounding: some thirty candidates against the second moments of a group of about 128, and the
+// output errors of candidate scales on sampled rows.
+func rangeWork(b *arch.Block) float64 {
+	var work float64
+	for _, l := range b.Linears() {
+		n, k := float64(l.Out), float64(l.In)
+		work += 30*2*128*n*k + (22*min(n, sampleRows)+3*n)*2*k*k
+	}
+	return work
+}
