@@ -48,5 +48,9 @@ bench: check-go
 generate: check-go
 	@for g in $(GENERATORS); do [ ! -d $$g ] || (cd $$g && $(GO) generate ./...) || exit 1; done
 
+# Kills real processes at random moments and resumes them, 100 times per method; about 20 minutes.
+crash: check-go
+	QUANTIZE_LONG=1 $(GO) test -run 'Kill|Crash' -timeout 60m ./cmd/quantize ./formats
+
 clean:
 	rm -rf bin out

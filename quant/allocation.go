@@ -92,10 +92,10 @@ func (o Overridden) Allocate(tensors []Desc) ([]Choice, error) {
 			used[j] = true
 			c, err := ParseSpec(r.Spec, o.Default)
 			if err != nil {
-				return nil, fmt.Errorf("--tensor %s=%s: %w", r.Pattern, r.Spec, err)
+				return nil, optionsf("--tensor %s=%s: %v", r.Pattern, r.Spec, err)
 			}
 			if c.Quantize && t.Linear == nil {
-				return nil, fmt.Errorf("--tensor %s=%s: %s is a %s of shape %v, not a linear that can be quantized", r.Pattern, r.Spec, t.Info.Name, t.Role, t.Info.Shape)
+				return nil, optionsf("--tensor %s=%s: %s is a %s of shape %v, not a linear that can be quantized", r.Pattern, r.Spec, t.Info.Name, t.Role, t.Info.Shape)
 			}
 			c.Reason = fmt.Sprintf("--tensor %s=%s", r.Pattern, r.Spec)
 			choices[i] = c
@@ -104,7 +104,7 @@ func (o Overridden) Allocate(tensors []Desc) ([]Choice, error) {
 	}
 	for j, r := range o.Rules {
 		if !used[j] {
-			return nil, fmt.Errorf("--tensor %s=%s matches no tensor of the model", r.Pattern, r.Spec)
+			return nil, optionsf("--tensor %s=%s matches no tensor of the model", r.Pattern, r.Spec)
 		}
 	}
 	return choices, nil

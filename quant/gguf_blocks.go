@@ -3,7 +3,6 @@ package quant
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"github.com/llmquant/quantize/formats"
@@ -203,7 +202,7 @@ func (p *GGUFPlan) planBlocks(src formats.Checkpoint, r *GGUFRecipe, o *Options)
 	for i := range p.Header.Tensors {
 		t := &p.Header.Tensors[i]
 		if grid, ok := ggml.ByID(uint32(t.Type)); ok && t.Type.DType() == tensor.Invalid && !grid.CanEncode() {
-			return fmt.Errorf("%s: %s cannot be written", t.Name, t.Type)
+			return &safeio.Error{Op: "plan", Tensor: t.Name, Off: -1, Err: safeio.Unsupportedf("%s cannot be written", t.Type)}
 		}
 	}
 	recipe := r.recipe(p)

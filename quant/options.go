@@ -2,6 +2,8 @@ package quant
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/llmquant/quantize/calib"
 )
@@ -19,6 +21,18 @@ type Options struct {
 	Version  string     // of the program, for the report and the job's key
 	Events   func(Event)
 }
+
+// ErrOptions is the class of mistakes in a recipe or in options that show only against the model: a pattern that matches
+// nothing, windows longer than the context.
+var ErrOptions = errors.New("options")
+
+// optionsError is a sentence of class ErrOptions.
+type optionsError struct{ text string }
+
+func (o *optionsError) Error() string { return o.text }
+func (o *optionsError) Unwrap() error { return ErrOptions }
+
+func optionsf(format string, args ...any) error { return &optionsError{fmt.Sprintf(format, args...)} }
 
 const defaultShard = 5_000_000_000
 

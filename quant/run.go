@@ -2,7 +2,6 @@ package quant
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -68,10 +67,8 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 		return nil, err
 	}
 	meta := src.Meta()
-	if meta.Quant != nil {
-		return nil, &safeio.Error{Op: "quantize", Path: meta.Path, Off: -1,
-			Hint: "start from the original checkpoint, or use `quantize convert` to change the layout without another rounding",
-			Err:  safeio.Unsupportedf("the checkpoint is already quantized (%s)", meta.Quant.Method)}
+	if err := RefuseQuantized(src); err != nil {
+		return nil, err
 	}
 	model, err := arch.Resolve(meta.Config, src)
 	if err != nil {
@@ -79,7 +76,7 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	}
 	p, err := planTensors(model, src, &r, o.Strict)
 	if err != nil {
-		return nil, safeio.WithPath(err, meta.Path)
+		return nil, &safeio.Error{Op: "plan", Path: meta.Path, Off: -1, Err: err}
 	}
 	if r.Needs() != 0 {
 		if err := checkCalibration(&o, model); err != nil {
@@ -110,17 +107,28 @@ func checkMemory(need int64, o *Options) error {
 		need>>20, o.Memory>>20)
 }
 
+// RefuseQuantized fails for a checkpoint whose weights are rounded already.
+func RefuseQuantized(src formats.Checkpoint) error {
+	meta := src.Meta()
+	if meta.Quant == nil {
+		return nil
+	}
+	return &safeio.Error{Op: "quantize", Path: meta.Path, Off: -1,
+		Hint: "start from the original checkpoint, or use `quantize convert` to change the layout without another rounding",
+		Err:  safeio.Unsupportedf("the checkpoint is already quantized (%s)", meta.Quant.Method)}
+}
+
 func checkCalibration(o *Options, m *arch.Model) error {
 	set := o.Calib
 	switch {
 	case set == nil || set.Windows == 0:
-		return fmt.Errorf("this method needs calibration text and there is none")
+		return optionsf("this method needs calibration text and there is none")
 	case set.SeqLen > m.MaxPos:
-		return fmt.Errorf("calibration windows of %d tokens are longer than the model's context of %d", set.SeqLen, m.MaxPos)
+		return optionsf("calibration windows of %d tokens are longer than the model's context of %d", set.SeqLen, m.MaxPos)
 	}
 	for _, id := range set.IDs {
 		if id < 0 || int(id) >= m.Vocab {
-			return fmt.Errorf("calibration token id %d is outside the model's vocabulary of %d", id, m.Vocab)
+			return safeio.Corruptf("calibration token id %d is outside the model's vocabulary of %d", id, m.Vocab)
 		}
 	}
 	return nil

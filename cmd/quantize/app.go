@@ -43,9 +43,7 @@ func commands(c *console) []*cli.Command {
 	return all
 }
 
-func onUsageError(_ *cli.Context, err error, _ bool) error {
-	return usagef("%v", err)
-}
+func onUsageError(ctx *cli.Context, err error, _ bool) error { return flagProblem(ctx, err) }
 
 // The flags that several commands share.
 

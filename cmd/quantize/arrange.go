@@ -83,6 +83,8 @@ func split(args []string, takesValue map[string]bool) (flags, positional []strin
 		if !strings.Contains(name, "=") && takesValue[name] && i+1 < len(args) {
 			i++
 			flags = append(flags, args[i])
+		} else if !strings.Contains(name, "=") && takesValue[name] {
+			return flags, nil // its value is missing: nothing may take that place
 		}
 	}
 	return flags, positional

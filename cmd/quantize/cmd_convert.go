@@ -68,11 +68,13 @@ func (c *console) convert(ctx *cli.Context) error {
 		return usagef("--type is for --format gguf")
 	}
 	layout := format
-	switch known := layoutNames(); {
+	switch known := append([]string{"safetensors", "gguf"}, layoutNames()...); {
+	case format == "":
+		return &usageError{text: "--format is missing", hint: "known: " + strings.Join(known, ", ")}
 	case format == "safetensors":
 		layout = ""
 	case !slices.Contains(known, format):
-		return usagef("--format %q is not possible; safetensors, gguf, %s", format, strings.Join(known, ", "))
+		return unknownf("format", format, known)
 	}
 	src, err := formats.Open(ctx.Context, path)
 	if err != nil {

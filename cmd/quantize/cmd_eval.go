@@ -132,6 +132,12 @@ func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.
 	if o.SeqLen == 0 {
 		o.SeqLen = min(m.MaxPos, 2048)
 	}
+	if err := o.Validate(); err != nil {
+		return o, usagef("%v", err)
+	}
+	if o.SeqLen > m.MaxPos {
+		return o, usagef("--seq-len %d is longer than the model's context of %d", o.SeqLen, m.MaxPos)
+	}
 	text := &lazyTokenizer{path: path}
 	stream, err := calib.ReadStream(ctx.Context, ctx.StringSlice("data"),
 		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path}, text, m.Vocab)

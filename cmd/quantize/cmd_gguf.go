@@ -80,7 +80,11 @@ func ggufRecipe(ctx *cli.Context) (quant.GGUFRecipe, error) {
 	r := quant.GGUFRecipe{AllowRequantize: ctx.Bool("allow-requantize")}
 	file, ok := mixture.ParseFileType(ctx.String("type"))
 	if !ok {
-		return r, usagef("--type %q is no ggml type or mixture; `quantize list grids` shows them", ctx.String("type"))
+		var known []string
+		for _, f := range mixture.FileTypes() {
+			known = append(known, f.Name)
+		}
+		return r, unknownf("type", ctx.String("type"), known)
 	}
 	r.Mixture = mixture.Options{File: file, Pure: ctx.Bool("pure")}
 	for _, f := range []string{"bits", "group-size", "sym", "asym"} {

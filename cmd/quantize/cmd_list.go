@@ -49,7 +49,7 @@ func listCommand(c *console) *cli.Command {
 					return c.printTable(t)
 				}
 			}
-			return usagef("there is no table %q; tables: %s", what, strings.Join(names, ", "))
+			return unknownf("table", what, names)
 		},
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strings"
 
@@ -67,6 +68,9 @@ func (c *console) mainJob(ctx *cli.Context) error {
 		return err
 	}
 	defer src.Close()
+	if err := quant.RefuseQuantized(src); err != nil {
+		return err
+	}
 	model, err := arch.Resolve(src.Meta().Config, src)
 	if err != nil {
 		return err
@@ -97,7 +101,12 @@ func (c *console) mainJob(ctx *cli.Context) error {
 
 // modelArgument returns MODEL, given as an argument or as --model.
 func modelArgument(ctx *cli.Context) (string, error) {
-	flag := ctx.String("model")
+	flag, first := ctx.String("model"), ctx.Args().First()
+	if _, err := os.Lstat(first); first != "" && err != nil && !ctx.IsSet("method") {
+		if near := nearest(first, commandNames()); near != "" { // a mistyped verb ends up here
+			return "", unknownf("command", first, commandNames())
+		}
+	}
 	switch n := ctx.Args().Len(); {
 	case n == 0 && flag != "":
 		return flag, nil

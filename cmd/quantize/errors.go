@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/quant"
 )
 
 // The exit codes of the command line contract.
@@ -49,6 +50,7 @@ var classes = []struct {
 	{safeio.ErrLimit, exitCorrupt, "the file claims more than any known model needs; check where it came from"},
 	{safeio.ErrCorrupt, exitCorrupt, "download or write the file again and compare its checksum"},
 	{safeio.ErrUnsupported, exitUnsupported, "see `quantize list` for what is supported"},
+	{quant.ErrOptions, exitUsage, "see `quantize help`"},
 	{syscall.ENOSPC, exitIO, "free some space and give the same command again: the run continues where it stopped"},
 	{syscall.EDQUOT, exitIO, "raise the quota and give the same command again: the run continues where it stopped"},
 	{fs.ErrNotExist, exitIO, "check the path"},
@@ -97,9 +99,9 @@ func classify(err error) (code int, hint string) {
 	}
 	var pathErr *fs.PathError
 	if code == 0 {
-		code = exitFailure
+		code, hint = exitFailure, "run the same command again; if it fails again, report it together with this message"
 		if errors.As(err, &pathErr) {
-			code = exitIO
+			code, hint = exitIO, "check the path and the disk"
 		}
 	}
 	var located *safeio.Error

@@ -64,9 +64,9 @@ func methodByName(name string) (method, error) {
 		names = append(names, m.name)
 	}
 	if name == "" {
-		return method{}, usagef("--method is missing; methods: %s", strings.Join(names, ", "))
+		return method{}, &usageError{text: "--method is missing", hint: "known: " + strings.Join(names, ", ")}
 	}
-	return method{}, usagef("unknown method %q; methods: %s", name, strings.Join(names, ", "))
+	return method{}, unknownf("method", name, names)
 }
 
 // buildRecipe turns the flags of the main job into a recipe.
@@ -80,7 +80,7 @@ func buildRecipe(ctx *cli.Context) (method, quant.Recipe, error) {
 		format = m.formats[0]
 	}
 	if !slices.Contains(m.formats, format) {
-		return m, quant.Recipe{}, usagef("--method %s cannot be written as %q; formats: %s", m.name, format, strings.Join(m.formats, ", "))
+		return m, quant.Recipe{}, unknownf("format of --method "+m.name, format, m.formats)
 	}
 	scheme, err := schemeFlags(ctx, m, format)
 	if err != nil {

@@ -35,14 +35,15 @@ func parseSize(flag, s string) (int64, error) {
 // humanBytes spells a size with three significant digits, decimal units.
 func humanBytes(n int64) string {
 	v := float64(n)
-	for _, unit := range []string{"B", "kB", "MB", "GB"} {
-		if v < 999.5 || unit == "GB" && v < 1e6 {
-			if unit == "B" {
-				return fmt.Sprintf("%d B", n)
-			}
-			return fmt.Sprintf("%.3g %s", v, unit)
-		}
-		v /= 1000
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
 	}
-	return fmt.Sprintf("%.3g TB", v)
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for len(units) > 1 && v >= 999.5 {
+		v, units = v/1000, units[1:]
+	}
+	if v >= 999.5 {
+		return fmt.Sprintf("%.0f %s", v, units[0])
+	}
+	return fmt.Sprintf("%.3g %s", v, units[0])
 }

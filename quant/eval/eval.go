@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sort"
 	"time"
@@ -62,12 +61,12 @@ type Gate struct {
 // tensors (formats.Dense).
 func Run(ctx context.Context, model, base formats.Checkpoint, o Options) (*Result, error) {
 	start := time.Now()
-	ws, err := windows(o.IDs, o.Protocol, o.SeqLen, o.Stride, o.BOS)
+	ws, err := windows(&o)
 	if err != nil {
 		return nil, err
 	}
 	if len(ws) == 0 {
-		return nil, fmt.Errorf("%d tokens do not fill one window of %d", len(o.IDs), o.SeqLen)
+		return nil, safeio.Corruptf("%d tokens do not fill one window of %d", len(o.IDs), o.SeqLen)
 	}
 	e := &evaluation{ws: ws, o: o, pool: kernel.NewPool(o.Threads)}
 	if err := e.add(model); err != nil {
@@ -205,7 +204,7 @@ func (e *evaluation) score(ctx context.Context, r *forward.Runner, w window, ind
 	}
 	for i, g := range got {
 		if math.IsNaN(g.NLL) || math.IsInf(g.NLL, 0) {
-			return fmt.Errorf("window %d: the model's prediction of token %d is not finite", index, lo+i+1)
+			return safeio.Corruptf("window %d: the model's prediction of token %d is not finite", index, lo+i+1)
 		}
 		s.add(g, index, e.document(w.start+lo+i+1), len(e.sides) > 1)
 	}

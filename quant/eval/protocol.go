@@ -1,6 +1,9 @@
 package eval
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Protocol says which tokens of a window are scored and what precedes them.
 type Protocol string
@@ -23,20 +26,29 @@ type window struct {
 	targets []int32 // targets[i] is the token that position i has to predict; -1: not scored
 }
 
+// Protocols lists them, the default first.
+func Protocols() []Protocol { return []Protocol{GPTQ, All, LlamaCpp} }
+
+// Validate checks the protocol and the sizes of windows against each other.
+func (o *Options) Validate() error {
+	switch {
+	case !slices.Contains(Protocols(), o.Protocol):
+		return fmt.Errorf("unknown protocol %q; known: gptq, all, llama.cpp", o.Protocol)
+	case o.Stride != 0 && o.Protocol != GPTQ:
+		return fmt.Errorf("--stride overlaps windows and needs --protocol gptq, not %s", o.Protocol)
+	case o.SeqLen < 2 || o.Stride < 0 || o.Stride > o.SeqLen:
+		return fmt.Errorf("windows of %d tokens with stride %d are not possible", o.SeqLen, o.Stride)
+	}
+	return nil
+}
+
 // windows cuts the joined stream. With the llama.cpp protocol and a tokenizer that adds BOS (bos ≥ 0) the first token of
 // every window is overwritten by it, as llama-perplexity does; the other protocols' originals put none inside the text.
-func windows(ids []int32, p Protocol, seqLen, stride int, bos int32) ([]window, error) {
-	switch p {
-	case GPTQ, All, LlamaCpp:
-	default:
-		return nil, fmt.Errorf("unknown protocol %q; known: gptq, all, llama.cpp", p)
+func windows(o *Options) ([]window, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
 	}
-	if stride != 0 && p != GPTQ {
-		return nil, fmt.Errorf("--stride overlaps windows and needs --protocol gptq, not %s", p)
-	}
-	if seqLen < 2 || stride < 0 || stride > seqLen {
-		return nil, fmt.Errorf("windows of %d tokens with stride %d are not possible", seqLen, stride)
-	}
+	ids, p, seqLen, stride, bos := o.IDs, o.Protocol, o.SeqLen, o.Stride, o.BOS
 	if stride > 0 {
 		return strided(ids, seqLen, stride), nil
 	}

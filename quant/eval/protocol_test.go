@@ -45,7 +45,7 @@ func TestProtocols(t *testing.T) {
 			{4, []int32{4, 5, 6, 7}, []int32{__, 6, 7, __}}, {6, []int32{6, 7, 8}, []int32{__, 8, __}}}},
 		"too little": {3, 4, 0, GPTQ, -1, nil},
 	} {
-		got, err := windows(stream(x.n), x.p, x.seqLen, x.stride, x.bos)
+		got, err := windows(&Options{IDs: stream(x.n), Protocol: x.p, SeqLen: x.seqLen, Stride: x.stride, BOS: x.bos})
 		require.NoError(t, err)
 		require.Equal(t, x.want, got, name)
 	}
@@ -54,7 +54,7 @@ func TestProtocols(t *testing.T) {
 // Windows never change the stream they are cut from.
 func TestWindowsLeaveTheStream(t *testing.T) {
 	ids := stream(64)
-	_, err := windows(ids, LlamaCpp, 8, 0, 999)
+	_, err := windows(&Options{IDs: ids, Protocol: LlamaCpp, SeqLen: 8, BOS: 999})
 	require.NoError(t, err)
 	require.Equal(t, stream(64), ids)
 }
@@ -65,7 +65,7 @@ func TestEveryTokenOnce(t *testing.T) {
 		for seq := 2; seq <= 17; seq++ {
 			for stride := 0; stride <= seq; stride++ {
 				for _, p := range []Protocol{GPTQ, All, LlamaCpp} {
-					ws, err := windows(stream(n), p, seq, stride, -1)
+					ws, err := windows(&Options{IDs: stream(n), Protocol: p, SeqLen: seq, Stride: stride, BOS: -1})
 					if stride > 0 && p != GPTQ {
 						require.Error(t, err)
 						continue
