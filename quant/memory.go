@@ -9,7 +9,7 @@ import (
 
 // memoryEstimate is the expected peak of resident bytes, from shapes alone. It does not depend on the number of layers.
 func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
-	const base = 24 << 20 // program, runtime, buffers for copying
+	const base = 40 << 20 // program, runtime, buffers for copying and verifying
 	var block int64
 	for i := range p.Model.Blocks {
 		block = max(block, blockMemory(p.Model, &p.Model.Blocks[i], r.Needs()))
@@ -19,17 +19,17 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 			block = max(block, 6*4*int64(t.Linear.Out)*int64(t.Linear.In)) // a head: values, codes, errors
 		}
 	}
-	total := base + block
+	threads := o.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	total := base + block + int64(threads)*(panelBytes+rangeScratch*widestOutput(p))
 	if r.Needs() == 0 {
 		return total
 	}
 	set := o.Calib
 	hidden := int64(p.Model.Hidden)
 	tokens := int64(set.Windows) * int64(set.SeqLen)
-	threads := o.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	total += 4*tokens*hidden + 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
 	if r.Needs().Has(NeedShift) {
 		total += 4 * tokens * hidden // the full-precision stream
@@ -41,6 +41,21 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 		total += forward.ScratchBytes(p.Model, threads, int(search)/set.SeqLen, set.SeqLen)
 	}
 	return total
+}
+
+const (
+	panelBytes   = 4 << 20     // panels of the matrix products, per thread
+	rangeScratch = 4 * 4 * 128 // bytes per output and thread while ranges of a group of 128 columns are searched
+)
+
+// widestOutput is the largest number of outputs of a linear that is quantized.
+func widestOutput(p *Plan) (n int64) {
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Quantize {
+			n = max(n, int64(t.Linear.Out))
+		}
+	}
+	return n
 }
 
 // blockMemory is what one block takes: stored weights, float32 copies, the statistics of its inputs, and the largest

@@ -217,4 +217,7 @@ func openSource(ctx context.Context, path string) (formats.Checkpoint, error) {
 
 // boundMemory makes the garbage collector keep to what the plan printed. The estimate is of live data; garbage may fill
 // the margin but not pile up beyond it.
-func boundMemory(planned int64) { debug.SetMemoryLimit(planned) }
+func boundMemory(planned int64) { debug.SetMemoryLimit(planned - programBytes) }
+
+// programBytes is about what the program itself takes beside the memory that the collector manages.
+const programBytes = 20 << 20
