@@ -52,5 +52,16 @@ generate: check-go
 crash: check-go
 	QUANTIZE_LONG=1 $(GO) test -run 'Kill|Crash' -timeout 60m ./cmd/quantize ./formats
 
+# Recomputes the hashes that pin "same input, same recipe, same bytes". A change of any needs a reason in the commit message.
+golden: check-go
+	QUANTIZE_UPDATE=1 $(GO) test -run 'GoldenHashes$$' ./quant
+	git diff --stat -- quant/testdata
+
+# Builds for arm64 and, where qemu-user is installed, runs the packages whose bytes must not depend on the processor.
+arm64: check-go
+	GOARCH=arm64 $(GO) build ./...
+	@command -v qemu-aarch64-static >/dev/null || { echo "qemu-user-static is not installed: compiled only"; exit 0; }; \
+		GOARCH=arm64 $(GO) test -exec qemu-aarch64-static -short ./formats/tensor ./quant/grid/...
+
 clean:
 	rm -rf bin out
