@@ -12,6 +12,8 @@ import (
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant"
+	"github.com/llmquant/quantize/quant/grid/ggml"
+	"github.com/llmquant/quantize/quant/grid/mixture"
 )
 
 // table is one of the code's own tables, ready to print.
@@ -102,10 +104,21 @@ func formatRows() (rows [][]string) {
 }
 
 func gridRows() [][]string {
-	return [][]string{
+	rows := [][]string{
 		{"int2, int3, int4, int8", "integers with a scale, and a zero point unless symmetric, per group of input columns or per row"},
 		{"bf16, f16, f32", "dense element types"},
 	}
+	for _, t := range ggml.Types() {
+		if t.CanEncode() && t.Elems > 1 {
+			rows = append(rows, []string{t.Name, t.Doc})
+		}
+	}
+	for _, f := range mixture.FileTypes() {
+		if _, same := ggml.ByName(f.Name); !same {
+			rows = append(rows, []string{f.Name, f.Doc})
+		}
+	}
+	return rows
 }
 
 func familyRows() (rows [][]string) {
