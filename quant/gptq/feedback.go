@@ -1,6 +1,8 @@
 package gptq
 
 import (
+	"slices"
+
 	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/grid"
 )
@@ -80,10 +82,13 @@ func (t *tile) block(b block, w, e grid.Tile) {
 		t.run(b.pos0, b.pos1, b, w, e)
 		return
 	}
-	before := grid.Tile{Rows: t.rows, Cols: b.pos1 - b.pos0, Data: append([]float32(nil), w.Cut(b.pos0, b.pos1).Data...)}
+	seen := w // the weights that groups are fitted to
+	if t.p.opt.Fit == Boundary {
+		seen.Data = slices.Clone(w.Data)
+	}
 	for _, i := range b.spans {
 		s := &l.spans[i]
-		t.enter(i, b, w, before)
+		t.enter(i, seen)
 		if end := s.pos0 + s.col1 - s.col0; end > b.pos1 || t.p.opt.Fit != LookAhead {
 			t.run(s.pos0, min(end, b.pos1), b, w, e)
 			continue
@@ -95,17 +100,14 @@ func (t *tile) block(b block, w, e grid.Tile) {
 	}
 }
 
-// enter fits the parameters of group i to the weights as they are now, or as they were at the start of the block. A group
-// that is a whole row keeps the fit to its original weights.
-func (t *tile) enter(i int, b block, w, before grid.Tile) {
+// enter fits the parameters of group i to the weights w. A group that is a whole row keeps the fit to its original
+// weights.
+func (t *tile) enter(i int, w grid.Tile) {
 	s := &t.p.layout.spans[i]
 	if s.col0 == 0 && s.col1 == t.p.k {
 		return
 	}
 	now := t.gather(s.pos0, s.pos0+s.col1-s.col0, s.col0, w)
-	if t.p.opt.Fit == Boundary && s.pos0 > b.pos0 {
-		now = t.gatherFrom(before, s.pos0-b.pos0, s)
-	}
 	fit := t.g.Fit
 	if t.p.opt.Fit == LookAhead && now.Cols <= lookAheadMost {
 		fit = t.g.Start
@@ -119,14 +121,6 @@ func (t *tile) gather(pos0, pos1, col0 int, w grid.Tile) grid.Tile {
 	g := t.near.Cut(0, pos1-pos0)
 	for pos := pos0; pos < pos1; pos++ {
 		copy(g.Col(t.p.layout.order[pos]-col0), w.Col(pos))
-	}
-	return g
-}
-
-func (t *tile) gatherFrom(before grid.Tile, at int, s *span) grid.Tile {
-	g := t.near.Cut(0, s.col1-s.col0)
-	for i := range g.Cols {
-		copy(g.Col(t.p.layout.order[s.pos0+i]-s.col0), before.Col(at+i))
 	}
 	return g
 }

@@ -89,9 +89,12 @@ func (t *tile) refit(i int, r, delta grid.Tile) bool {
 	return true
 }
 
-// cut copies the square of H over columns [c0, c1).
+// cut returns the square of H over columns [c0, c1).
 func (t *tile) cut(c0, c1 int) []float32 {
 	n := c1 - c0
+	if n == t.p.k {
+		return t.p.h
+	}
 	h := make([]float32, n*n)
 	for a := range n {
 		copy(h[a*n:(a+1)*n], t.p.h[(c0+a)*t.p.k+c0:])
