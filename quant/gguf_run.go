@@ -300,8 +300,8 @@ func (e *rowEncoder) encodeRows(dst []byte, x []float32, rows int, matrix int64,
 		e.grid.DecodeRow(back, dst[r*rowBytes:(r+1)*rowBytes])
 		for k, v := range x[r*cols : (r+1)*cols] {
 			d := float64(back[k] - v)
-			sums[0] += d * d
-			sums[1] += float64(v) * float64(v)
+			sums[0] += float64(d * d)
+			sums[1] += float64(float64(v) * float64(v))
 		}
 	}
 	return nil

@@ -172,7 +172,7 @@ func (f *fit) search() {
 		lo[i], hi[i] = rangeOf(f.w.Row(i))
 	}
 	for i := range shrinkSteps {
-		c := 1 - float32(i)*shrinkStep
+		c := 1 - float32(float32(i)*shrinkStep)
 		f.ranges(c, c, lo, hi)
 	}
 	if !f.sym {

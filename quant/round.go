@@ -103,8 +103,8 @@ func relError(a, b []float32) float64 {
 	var num, den float64
 	for i, v := range b {
 		d := float64(a[i]) - float64(v)
-		num += d * d
-		den += float64(v) * float64(v)
+		num += float64(d * d)
+		den += float64(float64(v) * float64(v))
 	}
 	if den == 0 {
 		return 0

@@ -66,7 +66,7 @@ func (st *Stats) OutputError(pool *kernel.Pool, delta kernel.Mat, scratch []floa
 		p := product.F32[n*st.K:][:st.K]
 		var sum float64
 		for k := range d {
-			sum += float64(d[k]) * float64(p[k])
+			sum += float64(float64(d[k]) * float64(p[k]))
 		}
 		rows[n] = sum
 	})

@@ -178,7 +178,7 @@ func (l *Layer) weightMean(p *arch.Pair) []float32 {
 				lo, hi := rangeOf(part)
 				inv := 1 / (float64(max(-lo, hi)) + 1e-6)
 				for k, v := range part {
-					sum[g+k] += math.Abs(float64(v)) * inv
+					sum[g+k] += float64(math.Abs(float64(v)) * inv)
 				}
 			}
 		}
@@ -258,7 +258,7 @@ func (l *Layer) linearLoss(p *arch.Pair) func(s []float32) float64 {
 			for i := range delta {
 				delta[i] -= x.w[i]
 			}
-			total += x.weight * x.stats.OutputError(l.pool, kernel.MatF32(x.rows, x.lin.In, delta), make([]float32, len(delta)))
+			total += float64(x.weight * x.stats.OutputError(l.pool, kernel.MatF32(x.rows, x.lin.In, delta), make([]float32, len(delta))))
 		}
 		return total
 	}

@@ -131,8 +131,8 @@ func rowFactor(was, is, columns []float32) float32 {
 		if columns != nil {
 			x *= float64(columns[k])
 		}
-		num += x * float64(is[k])
-		den += x * x
+		num += float64(x * float64(is[k]))
+		den += float64(x * x)
 	}
 	if f := num / den; den > 0 && f > 0 {
 		return float32(f)

@@ -56,6 +56,35 @@ func TestList(t *testing.T) {
 	}
 }
 
+// Methods explain themselves in a line, and the README knows every method, table and command; flags have --help.
+func TestTablesAreDocumented(t *testing.T) {
+	var words []string
+	for _, m := range methods() {
+		require.Greater(t, len(m.doc), 10, m.name)
+		require.NotContains(t, m.doc, "\n")
+		require.NotEmpty(t, m.formats, m.name)
+		words = append(words, m.name)
+	}
+	for _, x := range tables {
+		words = append(words, x.name)
+	}
+	for _, cmd := range commands(&console{}) {
+		if !cmd.Hidden {
+			words = append(words, "quantize "+cmd.Name)
+		}
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if os.IsNotExist(err) {
+		t.Skip("there is no README.md yet")
+	}
+	require.NoError(t, err)
+	for _, w := range words {
+		if !strings.Contains(string(readme), w) {
+			t.Errorf("README.md does not mention %s", w)
+		}
+	}
+}
+
 // Mistakes in the command line itself: exit code 2, the mistake, and what would be right.
 func TestUsageErrors(t *testing.T) {
 	model, out := tiny(t), filepath.Join(t.TempDir(), "out")

@@ -67,8 +67,8 @@ func (p *Prepared) Solve(ctx context.Context, pool *kernel.Pool, w []float32, ou
 		}
 	})
 	for _, t := range tiles {
-		rep.Loss += t.loss * p.mean
-		rep.NearestLoss += t.nearest * p.mean
+		rep.Loss += float64(t.loss * p.mean)
+		rep.NearestLoss += float64(t.nearest * p.mean)
 		rep.Guarded += t.guarded
 		rep.Passes = max(rep.Passes, t.passes)
 	}

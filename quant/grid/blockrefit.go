@@ -152,7 +152,7 @@ func (f *blockRefit) subRow(sub, r int) (da, dm float32) {
 		}
 		if g := q.gain(a, float64(dmin*m)-float64(minimum)); g > best {
 			best, scale, newMin = g, s, m
-			da, dm = float32(a), dmin*m-minimum
+			da, dm = float32(a), float32(dmin*m)-minimum
 		}
 	}
 	f.p[at] = scale

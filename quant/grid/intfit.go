@@ -33,7 +33,7 @@ func (g *Int) Fit(p Params, w Tile, importance []float32) {
 	g.ranges(w, lo, hi)
 	s := newIntSearch(g, p, w, importance)
 	for i := range g.shrinks() {
-		f := 1 - shrinkStep*float32(i)
+		f := 1 - float32(shrinkStep*float32(i))
 		g.fromRanges(s.trial, lo, hi, f)
 		s.try()
 		if g.flips() {
@@ -75,7 +75,7 @@ func (g *Int) Propose(_ int, w Tile, _ []float32) func(out, best Params) bool {
 		case i >= shrinks:
 			return g.nudge(i-shrinks, out, best, w.Rows)
 		default:
-			g.fromRanges(out, lo, hi, 1-shrinkStep*float32(i/signs))
+			g.fromRanges(out, lo, hi, 1-float32(shrinkStep*float32(i/signs)))
 			if i%signs == 1 {
 				negate(out.Plane(0, w.Rows))
 			}
