@@ -14,9 +14,16 @@ import (
 
 // layOut computes every file and offset of the artifact.
 func (p *Plan) layOut(maxShard int64) error {
-	out, index, err := safetensors.Plan(p.stored(), maxShard, nil)
+	name := safetensors.ModelName
+	if p.Layout != nil && p.Layout.Name == exl2Name {
+		name = packing.EXL2FileName
+	}
+	out, index, err := safetensors.Plan(p.stored(), maxShard, name)
 	if err != nil {
 		return err
+	}
+	if p.Layout != nil && p.Layout.Name == exl2Name {
+		index = nil // its loader takes every file of the directory, and an index of the source would mislead others
 	}
 	p.Out, p.index = out, index
 	p.Disk = int64(len(index))
@@ -48,11 +55,11 @@ func (p *Plan) defaultScheme() packing.Scheme {
 const headName = "lm_head"
 
 // quantizationConfig writes what loaders need to know, nil for a dense artifact.
-func (p *Plan) quantizationConfig(tool string, gptq packing.GPTQMeta) (*packing.Encoded, error) {
+func (p *Plan) quantizationConfig(tool string, r *Recipe) (*packing.Encoded, error) {
 	if p.Layout == nil {
 		return nil, nil
 	}
-	o := packing.ConfigOptions{Scheme: p.defaultScheme(), Overrides: map[string]packing.Scheme{}, Head: headName, Tool: tool, GPTQ: gptq}
+	o := packing.ConfigOptions{Scheme: p.defaultScheme(), Overrides: map[string]packing.Scheme{}, Head: headName, Tool: tool, GPTQ: r.GPTQ, EXL2: r.EXL2}
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		switch {
@@ -74,13 +81,13 @@ func (p *Plan) quantizationConfig(tool string, gptq packing.GPTQMeta) (*packing.
 
 // sideConfigs returns the JSON files that are written last: config.json with the quantization settings, what old
 // loaders want beside it, and the index of the shards.
-func (p *Plan) sideConfigs(source []byte, tool string, gptq packing.GPTQMeta) (map[string][]byte, error) {
+func (p *Plan) sideConfigs(source []byte, tool string, r *Recipe) (map[string][]byte, error) {
 	config, err := safeio.ParseJSON(source)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{}
-	encoded, err := p.quantizationConfig(tool, gptq)
+	encoded, err := p.quantizationConfig(tool, r)
 	if err != nil {
 		return nil, err
 	}

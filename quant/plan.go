@@ -57,6 +57,9 @@ func (p *PlannedTensor) Grid() string {
 
 // SchemeName spells a scheme as tables and logs do.
 func SchemeName(s packing.Scheme) string {
+	if s.Mix != "" {
+		return s.Grid + " " + s.Mix
+	}
 	if s.Grid != "int" {
 		return s.Grid
 	}
@@ -90,7 +93,7 @@ func planTensors(m *arch.Model, src tensor.Source, r *Recipe, strict bool) (*Pla
 	}
 	scale := p.scaleType()
 	for i := range p.Tensors {
-		if t := &p.Tensors[i]; t.Quantize && t.Scheme.ScaleType == tensor.Invalid {
+		if t := &p.Tensors[i]; t.Quantize && t.Scheme.Grid == "int" && t.Scheme.ScaleType == tensor.Invalid {
 			t.Scheme.ScaleType = scale
 		}
 	}

@@ -193,7 +193,7 @@ func (j *job) publish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	j.event(Event{Kind: EventStage, Layer: -1, Stage: "verify", Message: "verifying and publishing"})
-	last, err := j.plan.sideConfigs(j.src.Meta().Config, "quantize:"+j.opts.Version, j.recipe.GPTQ)
+	last, err := j.plan.sideConfigs(j.src.Meta().Config, "quantize:"+j.opts.Version, j.recipe)
 	if err != nil {
 		return nil, err
 	}

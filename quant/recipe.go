@@ -45,6 +45,7 @@ type Recipe struct {
 	// Config completes the layout's description in reports and configs: the settings of the method that others read.
 	Config map[string]any
 	GPTQ   packing.GPTQMeta // recorded in GPTQ configs
+	EXL2   packing.EXL2Meta // recorded in EXL2 configs
 }
 
 // Needs is everything the recipe's parts need.

@@ -57,6 +57,10 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 	if power == 0 {
 		return q, values, nil
 	}
+	if m.Scheme.Grid == exl2Name { // its solver keeps the better of both, row by row
+		row.OutError = math.Sqrt(j.outputError(stats, q, values, m.W) / power)
+		return q, values, nil
+	}
 	plain, err := m.plain(ctx, stats)
 	if err != nil {
 		return nil, nil, err

@@ -90,7 +90,7 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	for _, f := range meta.Files {
 		p.Source += f.Size
 	}
-	if _, err := p.quantizationConfig("quantize", r.GPTQ); err != nil {
+	if _, err := p.quantizationConfig("quantize", &r); err != nil {
 		return nil, safeio.WithPath(err, meta.Path)
 	}
 	p.Engines = Engines(r.Layout, p.Tensors)

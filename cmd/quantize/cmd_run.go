@@ -38,6 +38,7 @@ func runCommand(c *console) *cli.Command {
 		&cli.Int64Flag{Name: "seed", Usage: "key of the counter-based generator, for methods that draw numbers"},
 	}
 	flags = append(flags, ggufFlags()...)
+	flags = append(flags, exl2Flags()...)
 	flags = append(flags, calibFlags()...)
 	flags = append(flags, resourceFlags()...)
 	return &cli.Command{
@@ -58,6 +59,9 @@ func (c *console) mainJob(ctx *cli.Context) error {
 	}
 	if ctx.String("method") == kquantName || ctx.String("method") == gptqName && (ctx.String("format") == "gguf" || strings.HasSuffix(o.Out, ".gguf")) {
 		return c.kquant(ctx, path, o)
+	}
+	if ctx.String("method") == exl2Method {
+		return c.exl2Job(ctx, path, o)
 	}
 	m, recipe, err := buildRecipe(ctx)
 	if err != nil {

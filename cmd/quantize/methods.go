@@ -34,6 +34,8 @@ func methods() []method {
 			[]string{"awq", "compressed-tensors", "gptq", "gptq_v2"}, 0, 0, rtnRecipe},
 		{"gptq", "error feedback through the Hessian, refined (calibrated)", 4, 128, true,
 			[]string{"gptq", "gptq_v2", "compressed-tensors", "awq", "gguf"}, 128, 2048, gptqRecipe},
+		{exl2Method, "mixed bit widths that meet --bpw, from a measurement of every linear (calibrated)", 0, 0, false,
+			[]string{"exl2"}, 128, 2048, nil},
 		{kquantName, "ggml block types and mixtures, as llama-quantize writes them; --type chooses", 0, 0, false,
 			[]string{"gguf"}, 0, 0, nil},
 		{"none", "copies the checkpoint, re-sharded and verified", 0, 0, false,

@@ -60,15 +60,15 @@ func (l *Linear) dequantizeEXL2(dst []float32, firstRow, rows int) error {
 		out := dst[i*l.In : (i+1)*l.In]
 		for k, q := range l.Codes[n*l.In : (n+1)*l.In] {
 			g := groupOf[k]
-			out[k] = roundHalf(float32(int32(q)-zero[g]) * scale[g])
+			out[k] = RoundHalf(float32(int32(q)-zero[g]) * scale[g])
 		}
 	}
 	return nil
 }
 
-// roundHalf is RoundTo(F16, v), short for the common case: adding and subtracting 1.5·2^(e+13), with 2^e the
+// RoundHalf is RoundTo(F16, v), short for the common case: adding and subtracting 1.5·2^(e+13), with 2^e the
 // magnitude of v, leaves the eleven digits of a half. The largest values go the long way because they may overflow.
-func roundHalf(v float32) float32 {
+func RoundHalf(v float32) float32 {
 	exp := math.Float32bits(v) & 0x7f800000
 	if exp >= 142<<23 {
 		return RoundTo(tensor.F16, v)

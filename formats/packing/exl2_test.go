@@ -193,17 +193,17 @@ func TestEXL2Scales(t *testing.T) {
 	require.Equal(t, float32(63.5), EXL2Value(255, 8, 0.5))
 }
 
-// roundHalf is RoundTo for every magnitude.
+// RoundHalf is RoundTo for every magnitude.
 func TestRoundHalf(t *testing.T) {
 	r := newRand(22)
 	for h := range 0x7c00 {
 		v := tensor.F16ToF32(uint16(h))
 		next := tensor.F16ToF32(uint16(h + 1))
 		for _, x := range []float32{v, v + (next-v)/2, v + (next-v)*r.Float32()} {
-			require.Equal(t, RoundTo(tensor.F16, x), roundHalf(x), "%v", x)
-			require.Equal(t, RoundTo(tensor.F16, -x), roundHalf(-x), "%v", -x)
+			require.Equal(t, RoundTo(tensor.F16, x), RoundHalf(x), "%v", x)
+			require.Equal(t, RoundTo(tensor.F16, -x), RoundHalf(-x), "%v", -x)
 		}
 	}
-	require.Equal(t, RoundTo(tensor.F16, 1e9), roundHalf(1e9))
-	require.Equal(t, float32(0), roundHalf(1e-9))
+	require.Equal(t, RoundTo(tensor.F16, 1e9), RoundHalf(1e9))
+	require.Equal(t, float32(0), RoundHalf(1e-9))
 }
