@@ -53,7 +53,7 @@ func (a affine) stored(s float32) float32 {
 
 // code rounds w to the nearest code, ties to even.
 func (a affine) code(w, inv, zero float32) float32 {
-	return min(max(roundEven(w*inv)+zero, 0), a.maxQ)
+	return min(max(roundEven(float32(w*inv))+zero, 0), a.maxQ) // rounded: the product must not be fused into roundEven's sum
 }
 
 // roundEven rounds |x| < 2^22 to the nearest integer, ties to even, by pushing the fraction out of the mantissa;

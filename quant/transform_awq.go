@@ -149,7 +149,7 @@ func candidate(xm, wm []float32, r float64) []float32 {
 	lo, hi := math.Inf(1), 0.0
 	raw := make([]float64, len(xm))
 	for k := range s {
-		v := math.Pow(float64(xm[k]), r) / (math.Pow(float64(wm[k]), 1-r) + 1e-4)
+		v := power(float64(xm[k]), r) / (power(float64(wm[k]), 1-r) + 1e-4)
 		raw[k] = math.Max(v, 1e-4)
 		lo, hi = math.Min(lo, raw[k]), math.Max(hi, raw[k])
 	}
@@ -210,12 +210,12 @@ func (l *Layer) legal(p *arch.Pair, s []float32) {
 	}
 	logs, count := map[int]float64{}, map[int]float64{}
 	for k, v := range s {
-		logs[p.PrevRow(k)] += math.Log(float64(v))
+		logs[p.PrevRow(k)] += logarithm(float64(v))
 		count[p.PrevRow(k)]++
 	}
 	for k := range s {
 		row := p.PrevRow(k)
-		s[k] = float32(math.Exp(logs[row] / count[row]))
+		s[k] = float32(exponential(logs[row] / count[row]))
 	}
 }
 

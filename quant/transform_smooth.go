@@ -54,7 +54,7 @@ func (t Smooth) scales(l *Layer, p *arch.Pair, xmax []float32) []float32 {
 	for k := range s {
 		s[k] = 1
 		if xmax[k] > 0 {
-			v := math.Pow(float64(xmax[k]), alpha) / math.Pow(math.Max(float64(wmax[k]), 1e-5), 1-alpha)
+			v := power(float64(xmax[k]), alpha) / power(math.Max(float64(wmax[k]), 1e-5), 1-alpha)
 			s[k] = float32(math.Min(math.Max(v, minSmooth), maxSmooth))
 		}
 	}

@@ -198,7 +198,7 @@ func scalesIQ4XS(p *Params, scales []float32) (d float32) {
 // codesIQ4XS rounds with super-block scale d.
 func codesIQ4XS(codes []uint8, d float32, p *Params, x []float32) {
 	for j := range 8 {
-		codesIQ4(codes[32*j:32*j+32], x[32*j:32*j+32], inverse(d*float32(p.Scale[j])))
+		codesIQ4(codes[32*j:32*j+32], x[32*j:32*j+32], inverse(float32(d*float32(p.Scale[j]))))
 	}
 }
 
@@ -231,7 +231,7 @@ func fitPlanesIQ4XS(c *coder, p []Params, codes []uint8, x []float32, im columns
 		scales := laneOf(pl.scale[:], b, 8)
 		d := scalesIQ4XS(&p[b], scales[:8])
 		for j := range 8 {
-			pl.step[j*lanes+b] = inverse(d * float32(p[b].Scale[j]))
+			pl.step[j*lanes+b] = inverse(float32(d * float32(p[b].Scale[j])))
 		}
 	}
 	for j := range 8 {
