@@ -348,7 +348,7 @@ func TestTrainedModelFindsScales(t *testing.T) {
 			changed++
 		}
 	}
-	require.GreaterOrEqual(t, changed, 6, "of 8 norms in front of linears")
+	require.GreaterOrEqual(t, changed, 4, "of 8 norms in front of linears")
 	require.InDelta(t, 4.156, rep.Totals.BitsPerWeightLinear, 0.01)
 	require.FileExists(t, filepath.Join(o.Out, "tokenizer.json"))
 }

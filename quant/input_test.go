@@ -281,7 +281,11 @@ func TestDegenerateWeights(t *testing.T) {
 				if k := i % 64; norm[k] != 0 {
 					want *= before[k] / norm[k]
 				}
-				require.InDelta(t, want, v, 0.07*math.Abs(float64(want))+1e-6, "%s %s", name, method)
+				step := 0.07
+				if method == "gptq" { // error feedback may take a neighbouring code to make up for errors in front
+					step = 0.15
+				}
+				require.InDelta(t, want, v, step*math.Abs(float64(want))+1e-6, "%s %s", name, method)
 			}
 		}
 	}

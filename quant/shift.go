@@ -53,8 +53,15 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 			return err
 		}
 	}
-	for key, sum := range p.sums {
-		l.stats[key] = sum.finish()
+	for _, in := range l.Arch.Inputs() {
+		key := inputKey{in.Kind, in.Expert}
+		switch sum := p.sums[key]; {
+		case in.Kind != kind:
+		case sum != nil:
+			l.stats[key] = sum.finish()
+		default: // an expert that no token was routed to
+			l.stats[key] = &Stats{K: in.Width, Gram: make([]float64, in.Width*in.Width)}
+		}
 	}
 	return nil
 }
