@@ -30,6 +30,11 @@ var codeOffset = [scaleCodes]float64{-64, -48, -38.64059998846150, -32, -26.8491
 	-19.08232124707833, -16, -13.28119997692300, -10.84915048180221, -8.649094101803240, -6.64059998846150,
 	-4.79296450974253, -3.08232124707833, -1.48975047026371, 0}
 
+// headroom is how much larger than the tables say the largest step is made, by bits. The tables know the weights as they
+// are; feedback moves them, and at high widths one that no longer fits costs more than a wider step for the outputs at
+// the upper end.
+var headroom = [...]float64{2: 1, 3: 1, 4: 1, 5: 1.03, 6: 1.12, 8: 1.2}
+
 // position returns the highest point of the step grid that is not above t: the largest j with 2^(j/8) ≤ t.
 func position(t float32) int {
 	frac, exp := math.Frexp(float64(t)) // frac in [0.5, 1)
@@ -81,7 +86,7 @@ func (a *arrangement) maxima(pool *kernel.Pool, w []float32, out int, groups []p
 		if best%finePart == 1 {
 			top *= 1 / 1.0442737824274138 // half a point
 		}
-		all[g] = newSteps(group.Bits, float32(top))
+		all[g] = newSteps(group.Bits, float32(top*headroom[group.Bits]))
 	}
 	return all
 }

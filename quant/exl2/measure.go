@@ -61,21 +61,14 @@ func (p *Prepared) Measure(ctx context.Context, pool *kernel.Pool, ws []Matrix, 
 	return result, nil
 }
 
-// byArrangement orders candidates so that those with equal bands follow one another and share a factor.
+// byArrangement orders candidates so that those that visit the columns alike follow one another and share a factor.
 func (p *Prepared) byArrangement(cands []Candidate) []int {
-	order := make([]int, len(cands))
-	bands := make([][]int, len(cands)) // packed rows at which the width changes
+	order, cols := make([]int, len(cands)), make([][]int32, len(cands))
 	for j, c := range cands {
 		order[j] = j
-		groups, row := c.Groups(p.k), 0
-		for i, g := range groups {
-			if i > 0 && g.Bits != groups[i-1].Bits {
-				bands[j] = append(bands[j], row)
-			}
-			row += g.Rows
-		}
+		cols[j], _ = p.order(c.Groups(p.k))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(bands[a], bands[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(cols[a], cols[b]) })
 	return order
 }
 
