@@ -165,3 +165,6 @@ func (p *Plan) minZero() int {
 	}
 	return 0
 }
+
+// positive reports whether the layout's readers expect positive scales only.
+func (p *Plan) positive() bool { return p.Layout != nil && p.Layout.Name == "awq" }

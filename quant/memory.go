@@ -71,7 +71,7 @@ func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 		square := int64(in.Width) * int64(in.Width)
 		switch {
 		case needs.Has(NeedShift): // one kind of input at a time: sums, averages, factor, its float32 copies
-			gram = max(gram, 8*9*square)
+			gram = max(gram, 8*9*square+8*4*int64(in.Width)*int64(m.Hidden))
 		case needs.Has(NeedSequential):
 			gram = max(gram, 8*4*square)
 		case needs.Has(NeedGram):

@@ -32,7 +32,9 @@ type Matrix struct {
 	W      []float32 // [Linear.Out, Linear.In], row-major
 	// MinZero is the smallest zero point that the layout can store: GPTQ's first version cannot store 0.
 	MinZero int
-	Layer   *Layer // the block it belongs to; nil outside blocks
+	// Positive keeps scales of symmetric groups positive, which AWQ's loaders expect; others multiply by any sign.
+	Positive bool
+	Layer    *Layer // the block it belongs to; nil outside blocks
 }
 
 // Recipe is a method: what is rewritten, how it is rounded, which number format each tensor gets.

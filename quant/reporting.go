@@ -129,7 +129,7 @@ func (j *job) roundOutside(ctx context.Context, t *PlannedTensor) (TensorReport,
 	if err := tensor.ToFloat32(w, t.Info.DType, raw); err != nil {
 		return row, err
 	}
-	q, err := j.recipe.Rounder.Round(ctx, &Matrix{Linear: t.Linear, Scheme: t.Scheme, W: w, MinZero: j.plan.minZero()}, nil)
+	q, err := j.recipe.Rounder.Round(ctx, &Matrix{Linear: t.Linear, Scheme: t.Scheme, W: w, MinZero: j.plan.minZero(), Positive: j.plan.positive()}, nil)
 	if err != nil {
 		return row, err
 	}

@@ -23,7 +23,7 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 	row := t.report()
 	stats := l.inputOf(lin)
 	w := l.Weights(lin)
-	m := &Matrix{Linear: lin, Scheme: t.Scheme, W: w, MinZero: j.plan.minZero(), Layer: l}
+	m := &Matrix{Linear: lin, Scheme: t.Scheme, W: w, MinZero: j.plan.minZero(), Positive: j.plan.positive(), Layer: l}
 	q, err := j.recipe.Rounder.Round(ctx, m, stats)
 	if err != nil {
 		return row, err

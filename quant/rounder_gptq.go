@@ -80,7 +80,7 @@ func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared
 	if st.prepared != nil && st.preparedFor == key {
 		return st.prepared, nil
 	}
-	p, err := gptq.Prepare(m.pool(), &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half}, g, o)
+	p, err := gptq.Prepare(m.pool(), &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half, Drift: st.drift, HalfDrift: st.halfDrift}, g, o)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +93,6 @@ type preparedKey struct{ span, sub int }
 
 // grid returns the integer grid of the matrix.
 func (m *Matrix) grid(o grid.IntOptions) (*grid.Int, error) {
-	o.MinZero = m.MinZero
+	o.MinZero, o.Positive = m.MinZero, m.Positive
 	return grid.NewInt(m.Scheme, m.Linear.In, o)
 }

@@ -21,6 +21,7 @@ type paired struct {
 	kind   arch.InputKind
 	sums   map[inputKey]*pairSum
 	full   []float32 // inputs of the full-precision stream for the chunk, [chunk, width]
+	stray  []float32 // scratch: distance of the residual streams, [window, hidden]
 	width  int
 	first  int // token of the chunk's first row
 }
@@ -31,7 +32,10 @@ type pairSum struct {
 	h, d   [2][]float64 // [width, width]; h lower triangle
 	tokens [2]int64
 	halves bool
-	tmp    []float32
+	// r is Σ (r_f − r)ᵀ·x, [hidden, width], for the linears that write to the residual stream r: their error can make up
+	// for what the stream has strayed already.
+	r   [2][]float64
+	tmp []float32
 }
 
 // collectPair runs both streams up to the inputs of a kind and stores the statistics in l. original computes with the
@@ -86,7 +90,11 @@ func (p *paired) add(in forward.Sample) {
 	key := inputKey{in.Kind, in.Expert}
 	sum := p.sums[key]
 	if sum == nil {
-		sum = newPairSum(in.X.Cols, in.Expert < 0)
+		writes := 0
+		if in.Expert < 0 && (p.kind == arch.OIn || p.kind == arch.DownIn) {
+			writes = p.stream.hidden.Cols
+		}
+		sum = newPairSum(in.X.Cols, in.Expert < 0, writes)
 		p.sums[key] = sum
 	}
 	pool, seq := p.stream.job.pool, p.stream.runner.SeqLen()
@@ -105,12 +113,28 @@ func (p *paired) add(in forward.Sample) {
 		x := in.X.Slice(lo, hi, 0, in.X.Cols)
 		kernel.SyrkAddF64(pool, sum.h[half], sum.width, x)
 		sum.addDistance(pool, half, p.full[(in.First+lo)*p.width:(in.First+hi)*p.width], x)
+		if sum.r[half] != nil {
+			sum.addProduct(pool, sum.r[half], p.strayed(token, hi-lo), x)
+		}
 		sum.tokens[half] += int64(hi - lo)
 		lo = hi
 	}
 }
 
-func newPairSum(width int, distance bool) *pairSum {
+// strayed returns how far the full-precision residual stream lies from the quantized one for n tokens, [n, hidden].
+func (p *paired) strayed(token, n int) kernel.Mat {
+	full, hidden := p.stream.full, p.stream.hidden
+	p.stray = p.stray[:0]
+	for t := token; t < token+n; t++ {
+		q := hidden.Row(t)
+		for k, v := range full.Row(t) {
+			p.stray = append(p.stray, v-q[k])
+		}
+	}
+	return kernel.MatF32(n, hidden.Cols, p.stray)
+}
+
+func newPairSum(width int, distance bool, writes int) *pairSum {
 	s := &pairSum{width: width, halves: distance && width <= maxHalves}
 	for half := range s.h {
 		if half == 1 && !s.halves {
@@ -120,9 +144,12 @@ func newPairSum(width int, distance bool) *pairSum {
 		if distance {
 			s.d[half] = make([]float64, width*width)
 		}
+		if writes > 0 {
+			s.r[half] = make([]float64, writes*width)
+		}
 	}
 	if distance {
-		s.tmp = make([]float32, width*width)
+		s.tmp = make([]float32, max(width, writes)*width)
 	}
 	return s
 }
@@ -135,11 +162,15 @@ func (s *pairSum) addDistance(pool *kernel.Pool, half int, full []float32, x ker
 			row[k] -= v
 		}
 	}
-	kernel.GemmTN(pool, kernel.MatF32(s.width, s.width, s.tmp), kernel.MatF32(x.Rows, s.width, full), x, false)
-	d := s.d[half]
-	pool.Run(s.width, func(i int) {
+	s.addProduct(pool, s.d[half], kernel.MatF32(x.Rows, s.width, full), x)
+}
+
+// addProduct adds aᵀ·x to sum, [columns of a, width].
+func (s *pairSum) addProduct(pool *kernel.Pool, sum []float64, a, x kernel.Mat) {
+	kernel.GemmTN(pool, kernel.MatF32(a.Cols, s.width, s.tmp[:a.Cols*s.width]), a, x, false)
+	pool.Run(a.Cols, func(i int) {
 		for j := i * s.width; j < (i+1)*s.width; j++ {
-			d[j] += float64(s.tmp[j])
+			sum[j] += float64(s.tmp[j])
 		}
 	})
 }
@@ -151,11 +182,17 @@ func (s *pairSum) finish() *Stats {
 		st.half = &gptq.Half{Weight: float64(s.tokens[0]) / float64(st.Tokens),
 			H: scaled(s.h[0], nil, s.tokens[0]), D: scaled(s.d[0], nil, s.tokens[0])}
 		mirror(st.half.H, s.width)
+		if s.r[0] != nil {
+			st.halfDrift = scaled(s.r[0], nil, s.tokens[0])
+		}
 	}
 	st.Gram = scaled(s.h[0], s.h[1], st.Tokens)
 	mirror(st.Gram, s.width)
 	if s.d[0] != nil {
 		st.shift = scaled(s.d[0], s.d[1], st.Tokens)
+	}
+	if s.r[0] != nil {
+		st.drift = scaled(s.r[0], s.r[1], st.Tokens)
 	}
 	return st
 }

@@ -17,6 +17,8 @@ type Stats struct {
 
 	shift       []float64      // [K,K] E[(x_f − x)xᵀ], x_f the input of the full-precision model; nil when not gathered
 	half        *gptq.Half     // Gram and shift of every other window
+	drift       []float64      // [hidden,K] E[(r_f − r)xᵀ] of the residual stream that the linear writes to; nil for others
+	halfDrift   []float64      // the same of every other window
 	gram32      []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes
 	prepared    *gptq.Prepared // factor of Gram, shared by the linears that read this input
 	preparedFor preparedKey
@@ -35,7 +37,7 @@ func (st *Stats) Divide(s []float32) {
 	if st.Gram == nil {
 		return
 	}
-	st.gram32, st.prepared, st.shift, st.half = nil, nil, nil, nil
+	st.gram32, st.prepared, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil
 	for i := 0; i < st.K; i++ {
 		row := st.Gram[i*st.K : (i+1)*st.K]
 		for j := range row {
@@ -77,8 +79,8 @@ func (st *Stats) OutputError(pool *kernel.Pool, delta kernel.Mat, scratch []floa
 	return math.Max(total, 0)
 }
 
-// towards returns Σ_n δ_n·(W·shift)_nᵀ, by which matching the full-precision model's output instead of the layer's own
-// changes the error of delta: E‖x_f·Wᵀ − x·Qᵀ‖² = const + OutputError(Q−W) − 2·towards(Q−W).
+// towards returns Σ_n δ_n·(W·shift + drift)_nᵀ, by which matching the full-precision model instead of the layer's own
+// output changes the error of delta: E‖(x_f·Wᵀ + r_f) − (x·Qᵀ + r)‖² = const + OutputError(Q−W) − 2·towards(Q−W).
 func (st *Stats) towards(pool *kernel.Pool, w, delta kernel.Mat) float64 {
 	if st.shift == nil {
 		return 0
@@ -91,7 +93,13 @@ func (st *Stats) towards(pool *kernel.Pool, w, delta kernel.Mat) float64 {
 	kernel.GemmNN(pool, product, w, kernel.MatF32(st.K, st.K, d), false)
 	var total float64
 	for n := range w.Rows {
-		total += kernel.Dot64(product.Row(n), delta.Row(n))
+		row := product.Row(n)
+		if st.drift != nil {
+			for k := range row {
+				row[k] += float32(st.drift[n*st.K+k])
+			}
+		}
+		total += kernel.Dot64(row, delta.Row(n))
 	}
 	return total
 }
