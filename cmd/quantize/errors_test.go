@@ -231,8 +231,10 @@ func TestSecondSignal(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	code, _, _ := wait()
-	require.Equal(t, exitInterrupted, code)
+	code, _, stderr := wait()
+	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	// One more signal may meet the process on its way out, where the default action is in force again.
+	require.True(t, code == exitInterrupted || status.Signaled() && status.Signal() == syscall.SIGINT, "%d %s", code, stderr)
 	require.NoDirExists(t, out)
 }
 
