@@ -1,8 +1,6 @@
 package exl2
 
 import (
-	"math"
-
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/tensor"
 )
@@ -57,5 +55,3 @@ func roundEven(x float32) float32 {
 func reach(bits int, peak float32) float32 {
 	return peak / (float32(int(1)<<bits-1) / 2)
 }
-
-func isFinite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }
