@@ -115,6 +115,12 @@ func TestGoldenHashes(t *testing.T) {
 		_, out := runGGUF(t, openModel(t, dir), r, Options{Threads: 3, Calib: windows(1, 64, 2000)})
 		golden.compare(name, fileSum(t, out), 3)
 	}
+	for _, model := range []string{"llama", "qwen3moe"} {
+		golden.seen[model+" exl2 exl2 4 bpw"] = true
+		if dir := dirs[model]; !childKernel() || kernel.Features() != "generic" || os.Getenv("QUANTIZE_LONG") != "" {
+			golden.compare(model+" exl2 exl2 4 bpw", hashOfRun(t, dir, mixed(t, dir, 4, 2), 2), 2)
+		}
+	}
 	golden.close()
 }
 

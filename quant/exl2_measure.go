@@ -3,6 +3,7 @@ package quant
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats"
@@ -26,7 +27,7 @@ func MeasureEXL2(ctx context.Context, src formats.Checkpoint, o Options) ([]exl2
 		return nil, err
 	}
 	set, pool := o.Calib, newPool(o.Threads)
-	m := &measurement{pool: pool, model: model, job: &job{opts: &o, pool: pool}, run: forward.NewRunner(model, pool, set.Windows, set.SeqLen)}
+	m := &measurement{pool: pool, model: model, job: &job{opts: &o, pool: pool, start: time.Now()}, run: forward.NewRunner(model, pool, set.Windows, set.SeqLen)}
 	tokens := set.Windows * set.SeqLen
 	hidden := kernel.MatF32(tokens, model.Hidden, make([]float32, tokens*model.Hidden))
 	if err := m.run.Embed(hidden, set.IDs[:tokens], src); err != nil {

@@ -109,7 +109,7 @@ func (c *console) measurement(ctx *cli.Context, src formats.Checkpoint, o quant.
 		}
 	}
 	slots, err := quant.MeasureEXL2(ctx.Context, src, o)
-	if err != nil || file == "" {
+	if err != nil || file == "" || ctx.Bool("dry-run") {
 		return slots, err
 	}
 	text, err := json.MarshalIndent(measurementFile{measurementSchema, slots}, "", " ")

@@ -82,7 +82,11 @@ func (c *console) progress(e quant.Event) {
 		}
 		if now.Sub(c.lastLine) >= lineEvery {
 			c.lastLine = now
-			fmt.Fprintf(c.err, "%3.0f %%  %s, about %s left\n", 100*e.Done, e.Stage, duration(e.LeftSecs))
+			line := fmt.Sprintf("%3.0f %%  %s", 100*e.Done, e.Stage)
+			if e.LeftSecs > 0 {
+				line += fmt.Sprintf(", about %s left", duration(e.LeftSecs))
+			}
+			fmt.Fprintln(c.err, line)
 		}
 		return
 	}

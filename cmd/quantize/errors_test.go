@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmquant/quantize/internal/testmodel"
+	"github.com/llmquant/quantize/quant"
 )
 
 // poison writes the tiny model with one value that is not a number.
@@ -264,4 +265,27 @@ func TestClosedPipe(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.Equal(t, exitIO, code, contentOf(t, errs))
 	require.NotContains(t, contentOf(t, errs), "goroutine")
+}
+
+// Progress away from a terminal is one plain line every few seconds, with the time left where it is known.
+func TestProgressLines(t *testing.T) {
+	errs := tempFile(t)
+	c := &console{out: errs, err: errs, lastLine: time.Now().Add(-time.Hour)}
+	c.event(quant.Event{Kind: quant.EventProgress, Stage: "layer 2 of 4", Done: 0.25, LeftSecs: 90})
+	c.event(quant.Event{Kind: quant.EventProgress, Stage: "too soon", Done: 0.3})
+	c.lastLine = time.Now().Add(-time.Hour)
+	c.event(quant.Event{Kind: quant.EventProgress, Stage: "evaluating", Done: 1})
+	require.Equal(t, " 25 %  layer 2 of 4, about 1m30s left\n100 %  evaluating\n", contentOf(t, errs))
+}
+
+// Findings are shown up to a limit; the report has them all.
+func TestManyFindings(t *testing.T) {
+	errs := tempFile(t)
+	c := &console{out: errs, err: errs}
+	for range 3 * maxFindings {
+		c.event(quant.Event{Kind: quant.EventFinding, Tensor: "x", Message: "odd"})
+	}
+	text := contentOf(t, errs)
+	require.Equal(t, maxFindings-1, strings.Count(text, "note: x: odd"))
+	require.Contains(t, text, "report")
 }
