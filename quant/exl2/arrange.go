@@ -74,25 +74,27 @@ func (p *Prepared) arrange(pool *kernel.Pool, groups []packing.EXL2Group) *arran
 	defer p.mu.Unlock()
 	if p.last == nil || !slices.Equal(p.last.cols, cols) {
 		p.last = nil // its memory serves the new one
-		p.last = p.factor(pool, cols)
+		p.last = p.factor(pool, p.h, cols)
 	}
 	a := *p.last
 	a.visit = visit
 	return &a
 }
 
-// factor computes an arrangement of the Hessian over the given columns, climbing the ladder of dampings.
-func (p *Prepared) factor(pool *kernel.Pool, cols []int32) *arrangement {
-	a := &arrangement{cols: cols, weight: make([]float32, p.k), damp: p.Damp}
+// factor computes the arrangement of a Hessian over the given columns. λ starts at Damp times the mean diagonal and is
+// doubled until H + λI is positive definite, at most to the mean itself; when that fails the identity takes its place.
+func (p *Prepared) factor(pool *kernel.Pool, h []float64, cols []int32) *arrangement {
+	a := &arrangement{cols: cols, weight: make([]float32, p.k), damp: p.opt.Damp}
 	for i := range a.weight {
 		a.weight[i] = 1
 	}
-	if p.h == nil {
+	if h == nil {
+		a.damp = 0
 		return a
 	}
 	work := make([]float64, p.k*p.k)
 	for {
-		p.fill(pool, work, cols, a.damp)
+		p.fill(pool, work, h, cols, a.damp)
 		err := kernel.CholeskyUpperInverse(pool, work, p.k)
 		if err == nil {
 			break
@@ -104,7 +106,7 @@ func (p *Prepared) factor(pool *kernel.Pool, cols []int32) *arrangement {
 		a.damp = nextDamp(a.damp)
 	}
 	a.u = narrowed(pool, work, p.k)
-	p.fill(pool, work, cols, a.damp)
+	p.fill(pool, work, h, cols, a.damp)
 	a.h = narrowed(pool, work, p.k)
 	for i := range a.weight {
 		a.weight[i] = a.h[i*(p.k+1)]
@@ -120,10 +122,10 @@ func nextDamp(damp float64) float64 {
 }
 
 // fill writes the damped Hessian over the given columns, in units of its mean diagonal.
-func (p *Prepared) fill(pool *kernel.Pool, dst []float64, cols []int32, damp float64) {
+func (p *Prepared) fill(pool *kernel.Pool, dst, h []float64, cols []int32, damp float64) {
 	inv := 1 / p.mean
 	pool.Run(p.k, func(i int) {
-		row, from := dst[i*p.k:(i+1)*p.k], p.h[int(cols[i])*p.k:]
+		row, from := dst[i*p.k:(i+1)*p.k], h[int(cols[i])*p.k:]
 		for j, c := range cols {
 			row[j] = from[c] * inv
 		}

@@ -8,7 +8,8 @@
 //	m, _ := p.Measure(ctx, pool, weights, cands)    // every candidate on a part of the outputs: bits, error
 //	…       NewSlot, Probes, SetSensitivities       // what an error in each linear does to the predictions
 //	c, _ := Optimize(slots, 4.0)                    // a candidate for every linear
-//	l, _, _ := p.Quantize(ctx, pool, w, out, c.Modules[name].Groups(k))
+//	t, _, _ := p.Target(ctx, pool, stats, w, out, groups)   // repairs what the quantized part before did
+//	l, _, _ := p.Quantize(ctx, pool, t, out, groups)        // groups: c.Modules[name].Groups(k)
 //
 // A Measurement file keeps the second part; it serves any target of the same model.
 //

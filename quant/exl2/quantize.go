@@ -28,7 +28,7 @@ const largest = 65504
 
 // Quantize rounds w[out,K] into the given groups of packed rows. The result has the same bytes at any number of threads.
 func (p *Prepared) Quantize(ctx context.Context, pool *kernel.Pool, w []float32, out int, groups []packing.EXL2Group) (*packing.Linear, Report, error) {
-	rep := Report{Damp: p.Damp, Dead: p.Dead, Fallback: p.Fallback}
+	rep := Report{Dead: p.Dead, Fallback: p.Fallback}
 	s := packing.Scheme{Grid: "exl2", Mix: packing.EXL2Mix(groups)}
 	if err := check(w, out, p.k, s); err != nil {
 		return nil, rep, err

@@ -166,7 +166,7 @@ func TestCoarseGroupsFirst(t *testing.T) {
 	require.Equal(t, []int{0, 3, 1, 2}, prepared(t, k, strong, Options{Damp: 0.01}).visits(mixed))
 
 	groups := mustCandidate(t, "4/3 50/50 g32").Groups(k)
-	asTheyLie := *p.factor(nil, p.perm)
+	asTheyLie := *p.factor(nil, p.h, p.perm)
 	for i := range groups {
 		asTheyLie.visit = append(asTheyLie.visit, i)
 	}
