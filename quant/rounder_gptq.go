@@ -80,7 +80,7 @@ func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared
 	if st.prepared != nil && st.preparedFor == key {
 		return st.prepared, nil
 	}
-	p, err := gptq.Prepare(m.pool(), &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half, Drift: st.drift, HalfDrift: st.halfDrift}, g, o)
+	p, err := gptq.Prepare(m.pool(), st.forSolver(), g, o)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/exl2"
 	"github.com/llmquant/quantize/quant/gptq"
 )
 
@@ -22,6 +23,12 @@ type Stats struct {
 	gram32      []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes
 	prepared    *gptq.Prepared // factor of Gram, shared by the linears that read this input
 	preparedFor preparedKey
+	mixed       *exl2.Prepared // the same for mixed bit widths
+}
+
+// forSolver is what solvers take: the Gram matrix and the distance from the full-precision model.
+func (st *Stats) forSolver() *gptq.Stats {
+	return &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half, Drift: st.drift, HalfDrift: st.halfDrift}
 }
 
 // Divide makes the statistics those of x/s, as a transform that multiplies the columns of W by s must.
@@ -37,7 +44,7 @@ func (st *Stats) Divide(s []float32) {
 	if st.Gram == nil {
 		return
 	}
-	st.gram32, st.prepared, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil
+	st.gram32, st.prepared, st.mixed, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil, nil
 	for i := 0; i < st.K; i++ {
 		row := st.Gram[i*st.K : (i+1)*st.K]
 		for j := range row {

@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"github.com/llmquant/quantize/calib/forward"
+	"github.com/llmquant/quantize/formats"
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/internal/kernel"
@@ -43,7 +44,7 @@ func (s *stream) begin(ctx context.Context, first int) error {
 		return nil
 	}
 	for name, states := range s.blobs(first) {
-		if err := s.load(name, states); err != nil {
+		if err := loadStates(s.job.out, name, []kernel.Mat{states}); err != nil {
 			return err
 		}
 	}
@@ -62,43 +63,51 @@ func (s *stream) blobs(layer int) map[string]kernel.Mat {
 	return blobs
 }
 
-// load reads saved states.
-func (s *stream) load(name string, states kernel.Mat) error {
-	r, err := s.job.out.LoadBlob(name)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	in := bufio.NewReaderSize(r, 1<<20)
-	buf := make([]byte, 4*states.Cols)
-	for i := range states.Rows {
-		if _, err := io.ReadFull(in, buf); err != nil {
+// save keeps the states in front of a layer, so that a killed run loses one block at most.
+func (s *stream) save(layer int) error {
+	for name, states := range s.blobs(layer) {
+		if err := saveStates(s.job.out, name, []kernel.Mat{states}); err != nil {
 			return err
-		}
-		for k, row := 0, states.Row(i); k < len(row); k++ {
-			row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
 		}
 	}
 	return nil
 }
 
-// save keeps the states in front of a layer, so that a killed run loses one block at most.
-func (s *stream) save(layer int) error {
-	for name, states := range s.blobs(layer) {
-		err := s.job.out.SaveBlob(name, func(w io.Writer) error {
-			buf := make([]byte, 4*states.Cols)
-			for i := range states.Rows {
-				for k, v := range states.Row(i) {
+// saveStates makes matrices durable under one name, as little-endian float32 row by row.
+func saveStates(out *formats.Job, name string, states []kernel.Mat) error {
+	return out.SaveBlob(name, func(w io.Writer) error {
+		for _, m := range states {
+			buf := make([]byte, 4*m.Cols)
+			for i := range m.Rows {
+				for k, v := range m.Row(i) {
 					binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
 				}
 				if _, err := w.Write(buf); err != nil {
 					return err
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+		}
+		return nil
+	})
+}
+
+// loadStates fills matrices of the same shapes; fs.ErrNotExist when they were not saved or are damaged.
+func loadStates(out *formats.Job, name string, states []kernel.Mat) error {
+	r, err := out.LoadBlob(name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	in := bufio.NewReaderSize(r, 1<<20)
+	for _, m := range states {
+		buf := make([]byte, 4*m.Cols)
+		for i := range m.Rows {
+			if _, err := io.ReadFull(in, buf); err != nil {
+				return err
+			}
+			for k, row := 0, m.Row(i); k < len(row); k++ {
+				row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
+			}
 		}
 	}
 	return nil

@@ -76,12 +76,6 @@ func (v victim) final(out string) string {
 
 func (v victim) published(out string) bool { return exists(v.final(out)) }
 
-// exists reports whether something has that name.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // Killed at any moment, also while resuming, a run leaves nothing or everything under the final name, and the same
 // command ends in the bytes of an uninterrupted run. make crash kills 100 times per method.
 func TestKillAndResume(t *testing.T) {
