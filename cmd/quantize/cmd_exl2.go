@@ -178,42 +178,43 @@ func (r *exl2Run) ownMeasurement() string { return r.o.Out + ".measurement.json"
 
 // measurement reads --measurement, or measures and keeps the result.
 func (r *exl2Run) measurement() (*exl2.Measurement, error) {
-	file := r.ctx.String("measurement")
-	if file == "" && !r.dryRun {
+	file, o := r.ctx.String("measurement"), r.o
+	own := file == ""
+	if own && !r.dryRun {
 		file = r.ownMeasurement()
 	}
-	if file != "" {
-		m, err := quant.ReadMeasurement(file, r.model)
-		if err == nil {
-			err = r.belongs(m)
-		}
-		switch {
+	if exists(file) && !exists(file+".partial") { // else it wants finishing
+		switch m, err := r.readMeasurement(file); {
 		case err == nil:
 			return m, nil
-		case errors.Is(err, fs.ErrNotExist):
-		case r.ctx.String("measurement") == "": // of an earlier run to the same place: nobody asked for it
-			if err := os.Remove(file); err != nil {
-				return nil, err
-			}
-		default:
-			e := safeio.WithPath(err, file).(*safeio.Error)
-			e.Hint = "name another file, or remove it to measure again"
-			return nil, e
+		case !own:
+			return nil, err
 		}
 	}
 	if err := quant.CheckEXL2Target(r.model, r.ctx.Float64("bpw")); err != nil {
 		return nil, err
 	}
-	o := r.o
-	o.Force = false // it is about the output
 	if r.dryRun {
 		file = ""
 	}
+	o.Force = own // --force is about the output; what an earlier run kept beside it was not asked for by anybody
 	m, err := quant.MeasureEXL2(r.ctx.Context, r.src, o, file)
-	if err == nil && r.ctx.String("measurement") == "" {
+	if err == nil && own {
 		r.note("--measurement FILE would keep this measurement for other targets")
 	}
 	return m, err
+}
+
+// readMeasurement reads a measurement that is at hand and checks what it was made from.
+func (r *exl2Run) readMeasurement(file string) (*exl2.Measurement, error) {
+	m, err := quant.ReadMeasurement(file, r.model)
+	if err == nil {
+		err = r.belongs(m)
+	}
+	if err == nil || r.ctx.Context.Err() != nil {
+		return m, err
+	}
+	return nil, &safeio.Error{Op: "read", Path: file, Off: -1, Hint: "name another file, or remove it to measure again", Err: err}
 }
 
 // belongs checks what a measurement was made from.
