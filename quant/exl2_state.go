@@ -15,6 +15,7 @@ import (
 	"github.com/llmquant/quantize/calib"
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats"
+	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/container"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/internal/kernel"
@@ -88,7 +89,12 @@ func (m *measurement) decisions() (n int) {
 	return n
 }
 
-// memory estimates the peak of resident bytes of a measurement.
+// MeasurementMemory estimates the peak of resident bytes of MeasureEXL2.
+func MeasurementMemory(model *arch.Model, o Options) int64 {
+	m := &measurement{model: model, pool: newPool(o.Threads), job: &job{opts: &o}}
+	return m.memory()
+}
+
 func (m *measurement) memory() int64 {
 	const base = 40 << 20
 	set := m.job.opts.Calib

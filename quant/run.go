@@ -99,7 +99,7 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 		return nil, safeio.WithPath(err, meta.Path)
 	}
 	p.Engines = Engines(r.Layout, p.Tensors)
-	p.Memory, p.Work = memoryEstimate(p, &r, &o), workEstimate(p, &r, &o)
+	p.Memory, p.Work = max(memoryEstimate(p, &r, &o), o.Before), workEstimate(p, &r, &o)
 	return p, checkMemory(p.Memory, &o)
 }
 

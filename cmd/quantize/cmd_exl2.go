@@ -197,6 +197,8 @@ func (r *exl2Run) measurement() (*exl2.Measurement, error) {
 	if r.dryRun {
 		file = ""
 	}
+	r.o.Before = quant.MeasurementMemory(r.model, o)
+	boundMemory(r.o.Before)
 	o.Force = own // --force is about the output; what an earlier run kept beside it was not asked for by anybody
 	m, err := quant.MeasureEXL2(r.ctx.Context, r.src, o, file)
 	if err == nil && own {
