@@ -204,3 +204,25 @@ func TestEXL2BeyondHalf(t *testing.T) {
 		require.ErrorIs(t, err, safeio.ErrUnsupported, name)
 	}
 }
+
+// Scales that a transform folds into norms and biases are F16 and padded like the others, the tied head has its own, and
+// verification takes them out again.
+func TestEXL2Transforms(t *testing.T) {
+	for name, c := range map[string]testmodel.Config{"odd": oddLlama(), "llama": testmodel.Llama(), "moe": testmodel.Qwen3MoE()} {
+		dir := writeModel(t, c)
+		for _, transform := range []Transform{AWQScaling{}, Smooth{}} {
+			r := NewEXL2(byHand(t, dir, "5 g32"), 6)
+			r.Transforms = []Transform{transform}
+			_, out := runTiny(t, dir, r, options(t))
+			requireLoads(t, out)
+			require.NotEqual(t, valuesOf(t, openModel(t, dir), "model.norm.weight"), valuesOf(t, openModel(t, out), "model.norm.weight"), name)
+			require.Equal(t, valuesOf(t, openModel(t, dir), "model.embed_tokens.weight"), valuesOf(t, openModel(t, out), "model.embed_tokens.weight"))
+			res, err := verify(t, out, dir)
+			require.NoError(t, err)
+			require.True(t, res.OK, "%s %s: %+v", name, transform.Name(), res.Tensors)
+			for _, row := range res.Tensors {
+				require.Less(t, row.RelError, 0.25, "%s %s %s", name, transform.Name(), row.Name)
+			}
+		}
+	}
+}

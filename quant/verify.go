@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/safeio"
@@ -84,7 +85,15 @@ func (v *verifier) findFolds(m *arch.Model) error {
 			}
 		}
 	}
-	return nil
+	head := m.Head
+	if head == m.Embed {
+		head = headName + ".weight" // where the artifact has one
+	}
+	if _, ok := v.out.Lookup(head); !ok {
+		return nil
+	}
+	lin := &arch.Linear{Name: strings.TrimSuffix(head, ".weight"), Role: arch.RoleHead, Out: m.Vocab, In: m.Hidden, Expert: -1}
+	return v.findFold(&arch.Pair{Norm: m.FinalNorm, Linears: []*arch.Linear{lin}, Shared: 1})
 }
 
 func (v *verifier) findFold(p *arch.Pair) error {
@@ -203,7 +212,7 @@ func (v *verifier) compare(name string, info tensor.Info, quantized func(string)
 	if quantized(name) {
 		row.Status = "quantized"
 	}
-	v.unfold(info, is)
+	v.unfold(name, info, is)
 	row.RelError = relError(is, was)
 	for i, w := range was {
 		row.MaxAbsError = math.Max(row.MaxAbsError, math.Abs(float64(is[i])-float64(w)))
@@ -215,8 +224,8 @@ func (v *verifier) compare(name string, info tensor.Info, quantized func(string)
 }
 
 // unfold takes the folded scales out of a tensor's values.
-func (v *verifier) unfold(info tensor.Info, values []float32) {
-	columns, rows := v.scales[info.Name], v.rows[info.Name]
+func (v *verifier) unfold(name string, info tensor.Info, values []float32) {
+	columns, rows := v.scales[name], v.rows[name]
 	width := int(info.Shape[len(info.Shape)-1])
 	if len(info.Shape) == 1 {
 		width = 1

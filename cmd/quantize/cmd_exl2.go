@@ -36,6 +36,8 @@ type exl2Run struct {
 	src    formats.Checkpoint
 	model  *arch.Model
 	dryRun bool
+
+	transforms []quant.Transform // after the measurement, which is of the model as it is
 }
 
 // exl2Job measures, unless a measurement or a choice is at hand, chooses the bit widths, and quantizes.
@@ -72,13 +74,17 @@ func (c *console) exl2Job(ctx *cli.Context, path string, o quant.Options) error 
 
 // checkFlags refuses what cannot end well, before hours of measuring.
 func (r *exl2Run) checkFlags() error {
-	for _, f := range []string{"bits", "group-size", "sym", "asym", "tensor", "keep", "format", "transform"} {
+	for _, f := range []string{"bits", "group-size", "sym", "asym", "tensor", "keep", "format"} {
 		if r.ctx.IsSet(f) && !(f == "format" && r.ctx.String(f) == exl2Method) {
 			return usagef("--%s means nothing to --method exl2; --bpw, --head-bits and --choice choose", f)
 		}
 	}
 	if b := r.ctx.Float64("bpw"); !(b > 0) || math.IsInf(b, 0) {
 		return usagef("--bpw %v is not possible", b)
+	}
+	var err error
+	if r.transforms, err = transformFlags(r.ctx); err != nil {
+		return err
 	}
 	if bits := r.ctx.Int("head-bits"); bits != 16 {
 		if _, err := exl2.HeadCandidate(bits); err != nil {
@@ -104,6 +110,7 @@ func (r *exl2Run) quantize(choice *exl2.Choice) error {
 	for _, f := range r.o.Calib.Files {
 		recipe.EXL2.Dataset = f.Name
 	}
+	recipe.Transforms = r.transforms
 	plan, err := quant.MakePlan(r.ctx.Context, r.src, recipe, r.o)
 	if err != nil {
 		return err
