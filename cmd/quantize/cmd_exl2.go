@@ -229,7 +229,7 @@ func (r *exl2Run) readMeasurement(file string) (*exl2.Measurement, error) {
 // belongs checks what a measurement was made from.
 func (r *exl2Run) belongs(m *exl2.Measurement) error {
 	if m.Model == "" {
-		r.note("the measurement is ExLlamaV2's: it does not say what it was made from, its shapes fit")
+		r.note("the measurement does not say what it was made from, as ExLlamaV2's do not; its shapes fit")
 		return nil
 	}
 	origin, err := quant.MeasuredFrom(r.ctx.Context, r.src, r.o.Calib)
