@@ -219,6 +219,8 @@ func (p *GGUFPlan) planBlocks(src formats.Checkpoint, r *GGUFRecipe, o *Options)
 		}
 		p.blocks.Tensors = append(p.blocks.Tensors, t)
 	}
-	p.Memory, p.Work = memoryEstimate(p.blocks, recipe, o)+p.Memory, workEstimate(p.blocks, recipe, o)
+	p.blocks.fit(recipe, o, p.Memory)
+	p.Memory, p.Scratch, p.StatesOnDisk = p.blocks.Memory, p.blocks.Scratch, p.blocks.StatesOnDisk
+	p.Work = workEstimate(p.blocks, recipe, o)
 	return nil
 }

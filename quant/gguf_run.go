@@ -34,6 +34,7 @@ func RunGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Option
 		return nil, err
 	}
 	defer g.out.Close()
+	defer func() { g.stream.close() }()
 	if err := g.resumed(); err != nil {
 		return nil, err
 	}
@@ -72,13 +73,12 @@ func (g *ggufJob) open(ctx context.Context) error {
 	for _, f := range g.inputs {
 		describe["input "+f.Name] = f.SHA256
 	}
-	scratch := int64(0)
 	if g.recipe.blockwise() {
-		describe["calibration"], scratch = calibrationKey(g.opts.Calib), g.hiddenBytes()
+		describe["calibration"] = calibrationKey(g.opts.Calib)
 	}
 	out := filepath.Join(filepath.Dir(g.opts.Out), g.plan.Out.Files[0].Name)
 	g.out, err = formats.OpenJob(ctx, formats.JobOptions{Out: out, Key: jobKey(describe), Describe: describe, Plan: g.plan.Out,
-		Force: g.opts.Force, SingleFile: true, Inputs: inputPaths(g.src), Scratch: scratch})
+		Force: g.opts.Force, SingleFile: true, Inputs: inputPaths(g.src), Scratch: g.plan.Scratch})
 	return err
 }
 

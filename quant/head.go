@@ -68,13 +68,14 @@ func (j *job) loadHead(ctx context.Context, s *stream) (*Layer, error) {
 	st := forward.NewStat(m.Hidden, want, 1)
 	step := s.runner.ChunkTokens()
 	chunk := kernel.MatF32(step, m.Hidden, make([]float32, step*m.Hidden))
-	for lo := 0; lo < s.hidden.Rows; lo += step {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		x := chunk.Slice(0, min(step, s.hidden.Rows-lo), 0, m.Hidden)
-		j.pool.Run(x.Rows, func(i int) { kernel.RMSNorm(x.Row(i), s.hidden.Row(lo+i), h.Norm, float32(m.Eps)) })
-		st.Add(j.pool, forward.Sample{Kind: headKey.kind, Expert: headKey.expert, X: x, First: lo})
+	err = s.hidden.look(ctx, func(first int, hidden kernel.Mat) error {
+		x := chunk.Slice(0, hidden.Rows, 0, m.Hidden)
+		j.pool.Run(x.Rows, func(i int) { kernel.RMSNorm(x.Row(i), hidden.Row(i), h.Norm, float32(m.Eps)) })
+		st.Add(j.pool, forward.Sample{Kind: headKey.kind, Expert: headKey.expert, X: x, First: first})
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	l.stats[headKey] = averaged(st)
 	return l, nil

@@ -1,24 +1,18 @@
 package quant
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"math"
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
-	"github.com/llmquant/quantize/formats/safeio"
-	"github.com/llmquant/quantize/internal/kernel"
 )
 
 // stream is the residual stream of the calibration windows on its way through the blocks.
 type stream struct {
 	job    *job
-	hidden kernel.Mat // [windows·seqLen, hidden]
-	full   kernel.Mat // the same of the full-precision model, with NeedShift
+	hidden *residual
+	full   *residual // the same of the full-precision model, with NeedShift
 	runner *forward.Runner
 }
 
@@ -27,81 +21,53 @@ type stream struct {
 const searchTokens = 8192
 
 // begin makes the stream stand in front of layer first: embeddings, or the hidden states an earlier run saved.
-func (s *stream) begin(ctx context.Context, first int) error {
+func (s *stream) begin(ctx context.Context, first int) (err error) {
 	set, m := s.job.opts.Calib, s.job.plan.Model
+	s.close()
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
-	tokens := set.Windows * set.SeqLen
-	s.hidden = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
-	if s.shifted() {
-		s.full = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
+	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first); err == nil && s.shifted() {
+		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first)
 	}
-	if first == 0 {
-		if err := s.runner.Embed(s.hidden, set.IDs[:tokens], s.job.src); err != nil {
-			return safeio.WithPath(err, s.job.src.Meta().Path)
-		}
-		copy(s.full.F32, s.hidden.F32)
-		return nil
-	}
-	for name, states := range s.blobs(first) {
-		if err := s.load(name, states); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // shifted reports whether the full-precision stream runs beside the quantized one.
 func (s *stream) shifted() bool { return s.job.recipe.Needs().Has(NeedShift) }
 
-// blobs names the saved states in front of a layer.
-func (s *stream) blobs(layer int) map[string]kernel.Mat {
-	blobs := map[string]kernel.Mat{hiddenBlob(layer): s.hidden}
+// residuals are the streams that run.
+func (s *stream) residuals() []*residual {
 	if s.shifted() {
-		blobs["full-"+hiddenBlob(layer)] = s.full
+		return []*residual{s.hidden, s.full}
 	}
-	return blobs
-}
-
-// load reads saved states.
-func (s *stream) load(name string, states kernel.Mat) error {
-	r, err := s.job.out.LoadBlob(name)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	in := bufio.NewReaderSize(r, 1<<20)
-	buf := make([]byte, 4*states.Cols)
-	for i := range states.Rows {
-		if _, err := io.ReadFull(in, buf); err != nil {
-			return err
-		}
-		for k, row := 0, states.Row(i); k < len(row); k++ {
-			row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
-		}
-	}
-	return nil
+	return []*residual{s.hidden}
 }
 
 // save keeps the states in front of a layer, so that a killed run loses one block at most.
 func (s *stream) save(layer int) error {
-	for name, states := range s.blobs(layer) {
-		err := s.job.out.SaveBlob(name, func(w io.Writer) error {
-			buf := make([]byte, 4*states.Cols)
-			for i := range states.Rows {
-				for k, v := range states.Row(i) {
-					binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
-				}
-				if _, err := w.Write(buf); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+	for _, r := range s.residuals() {
+		if err := r.save(layer); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// turn lets go of the states in front of a finished layer.
+func (s *stream) turn() error {
+	for _, r := range s.residuals() {
+		if err := r.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the files of a stream that was begun.
+func (s *stream) close() {
+	if s != nil {
+		s.hidden.close()
+		s.full.close()
+	}
 }
 
 // parallel gathers statistics in one forward pass with the original weights, whose output is the next layer's input,
@@ -109,7 +75,7 @@ func (s *stream) save(layer int) error {
 func (s *stream) parallel(ctx context.Context, l *Layer, round func(*arch.Linear) error) error {
 	needs := s.job.recipe.Needs()
 	g := newGather(s, l, needs)
-	if err := s.runner.Forward(ctx, l.Block, s.hidden, g.tap); err != nil {
+	if err := s.hidden.forward(ctx, s.runner.Forward, l.Block, g.tap); err != nil {
 		return err
 	}
 	g.finish(l)
@@ -125,7 +91,7 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 	needs := s.job.recipe.Needs()
 	if len(s.job.recipe.Transforms) > 0 {
 		g := newGather(s, l, needs)
-		if err := s.runner.Collect(ctx, l.Block, s.hidden, forward.Selection{Last: arch.DownIn}, g.tap); err != nil {
+		if err := s.hidden.collect(ctx, s.runner.Collect, l.Block, forward.Selection{Last: arch.DownIn}, g.tap); err != nil {
 			return err
 		}
 		g.finish(l)
@@ -161,7 +127,7 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 	}
 	g := newGather(s, l, s.job.recipe.Needs()&^NeedModules)
 	g.only = &kind
-	if err := collect(ctx, l.Block, s.hidden, forward.Selection{Last: kind}, g.tap); err != nil {
+	if err := s.hidden.collect(ctx, collect, l.Block, forward.Selection{Last: kind}, g.tap); err != nil {
 		return err
 	}
 	g.finish(l)
@@ -169,11 +135,11 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 }
 
 // advance moves the quantized stream, and the full-precision one beside it, past one half of a block.
-func (s *stream) advance(ctx context.Context, half func(context.Context, *forward.Block, kernel.Mat, forward.Tap) error, l *Layer, original *forward.Block) error {
-	if err := half(ctx, l.Block, s.hidden, nil); err != nil || !s.shifted() {
+func (s *stream) advance(ctx context.Context, half pass, l *Layer, original *forward.Block) error {
+	if err := s.hidden.forward(ctx, half, l.Block, nil); err != nil || !s.shifted() {
 		return err
 	}
-	return half(ctx, original, s.full, nil)
+	return s.full.forward(ctx, half, original, nil)
 }
 
 // readers lists the quantizable linears that read inputs of a kind.
@@ -207,13 +173,4 @@ func (s *stream) transform(ctx context.Context, l *Layer) error {
 		}
 	}
 	return check.verify(l)
-}
-
-// forget drops the hidden states in front of a finished layer.
-func (s *stream) forget(layer int) {
-	if layer > 0 {
-		for name := range s.blobs(layer) {
-			s.job.out.DropBlob(name)
-		}
-	}
 }
