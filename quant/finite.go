@@ -3,6 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
@@ -45,6 +46,9 @@ func (c *census) look(d tensor.DType, raw []byte, at int64, zero bool) {
 
 // lookFloats is look for values in float32.
 func (c *census) lookFloats(values []float32, at int64, zero bool) {
+	if allFinite(values) {
+		return
+	}
 	for i, v := range values {
 		if v-v == 0 {
 			continue
@@ -57,6 +61,21 @@ func (c *census) lookFloats(values []float32, at int64, zero bool) {
 			values[i] = 0
 		}
 	}
+}
+
+// allFinite adds 1 to the exponent of every value, without its sign: only a full one carries into the sign's place.
+func allFinite(values []float32) bool {
+	var carry uint32
+	for len(values) >= 4 {
+		v := values[:4:4]
+		carry |= (math.Float32bits(v[0])&math.MaxInt32 + 1<<23) | (math.Float32bits(v[1])&math.MaxInt32 + 1<<23) |
+			(math.Float32bits(v[2])&math.MaxInt32 + 1<<23) | (math.Float32bits(v[3])&math.MaxInt32 + 1<<23)
+		values = values[4:]
+	}
+	for _, v := range values {
+		carry |= math.Float32bits(v)&math.MaxInt32 + 1<<23
+	}
+	return carry>>31 == 0
 }
 
 // place is the first one's index, one number per dimension.

@@ -13,6 +13,7 @@ import (
 	"github.com/llmquant/quantize/formats/gguf"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
+	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/grid/ggml"
 )
 
@@ -314,11 +315,9 @@ func (e *rowEncoder) encodeRows(dst []byte, x []float32, rows int, matrix int64,
 	back, rowBytes := make([]float32, cols), len(dst)/rows
 	for r := range rows {
 		e.grid.DecodeRow(back, dst[r*rowBytes:(r+1)*rowBytes])
-		for k, v := range x[r*cols : (r+1)*cols] {
-			d := float64(back[k] - v)
-			sums[0] += float64(d * d)
-			sums[1] += float64(float64(v) * float64(v))
-		}
+		row := x[r*cols : (r+1)*cols]
+		sums[0] += kernel.SqDiff(back, row)
+		sums[1] += kernel.Dot64(row, row)
 	}
 	return nil
 }

@@ -263,3 +263,20 @@ func gap(a, b float32) *big.Rat {
 	d := new(big.Rat).Sub(new(big.Rat).SetFloat64(float64(a)), new(big.Rat).SetFloat64(float64(b)))
 	return d.Abs(d)
 }
+
+// Rows of halves read as their elements do, every one of them.
+func TestWidenRows(t *testing.T) {
+	raw := make([]byte, 2<<16)
+	for i := range 1 << 16 {
+		binary.LittleEndian.PutUint16(raw[2*i:], uint16(i))
+	}
+	got := make([]float32, 1<<16)
+	for d, widen := range map[DType]func(uint16) float32{F16: F16ToF32, BF16: BF16ToF32} {
+		for _, n := range []int{1 << 16, 7, 3, 0} {
+			require.NoError(t, ToFloat32(got[:n], d, raw[:2*n]))
+			for i, v := range got[:n] {
+				require.Equal(t, math.Float32bits(widen(uint16(i))), math.Float32bits(v), "%s %#x", d, i)
+			}
+		}
+	}
+}
