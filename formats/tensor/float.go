@@ -175,6 +175,21 @@ func f8Table(d DType) *[256]float32 {
 	return &t
 }
 
+// narrowF16 is F32ToF16 with the way that nearly all values take inside the loop.
+func narrowF16(dst []byte, src []float32) {
+	dst = dst[:2*len(src)]
+	for i, v := range src {
+		b := math.Float32bits(v)
+		size := b & 0x7fffffff
+		if size-0x38800000 >= 0x477ff000-0x38800000 { // subnormal, overflow, NaN
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToF16(v))
+			continue
+		}
+		size += 0xc8000fff + (size>>13)&1
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(size>>13|b>>16&0x8000))
+	}
+}
+
 // FromFloat32 rounds src to type d (F64, F32, F16, BF16 or F8_E4M3; nearest, ties to even) into dst, little-endian.
 func FromFloat32(dst []byte, d DType, src []float32) error {
 	if int64(len(dst)) != int64(len(src))*d.Size() {
@@ -190,9 +205,7 @@ func FromFloat32(dst []byte, d DType, src []float32) error {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
 		}
 	case F16:
-		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], F32ToF16(v))
-		}
+		narrowF16(dst, src)
 	case BF16:
 		for i, v := range src {
 			binary.LittleEndian.PutUint16(dst[2*i:], F32ToBF16(v))

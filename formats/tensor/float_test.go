@@ -280,3 +280,21 @@ func TestWidenRows(t *testing.T) {
 		}
 	}
 }
+
+// Rows narrow to halves as single values do, whatever their exponent.
+func TestNarrowRows(t *testing.T) {
+	var src []float32
+	for bits := uint64(0); bits < 1<<32; bits += 9973 {
+		src = append(src, math.Float32frombits(uint32(bits)))
+	}
+	for _, edge := range []uint32{0x387fffff, 0x38800000, 0x477fefff, 0x477ff000, 0x7f800000, 0x33000000, 0x33000001} {
+		for _, d := range []uint32{0, 1, 1 << 31} {
+			src = append(src, math.Float32frombits(edge+d))
+		}
+	}
+	out := make([]byte, 2*len(src))
+	require.NoError(t, FromFloat32(out, F16, src))
+	for i, v := range src {
+		require.Equal(t, F32ToF16(v), binary.LittleEndian.Uint16(out[2*i:]), "%v", v)
+	}
+}
