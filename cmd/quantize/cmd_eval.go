@@ -125,6 +125,10 @@ func (c *console) measure(ctx *cli.Context, model formats.Checkpoint, path strin
 // evalOptions reads the data with the model's tokenizer.
 func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.Options, error) {
 	o := eval.Options{Protocol: eval.Protocol(ctx.String("protocol")), SeqLen: ctx.Int("seq-len"), Stride: ctx.Int("stride"), BOS: -1, Threads: threads(ctx)}
+	var err error
+	if o.Memory, err = memoryLimit(ctx); err != nil {
+		return o, err
+	}
 	m, err := arch.Resolve(model.Meta().Config, model)
 	if err != nil {
 		return o, err

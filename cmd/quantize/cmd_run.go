@@ -149,13 +149,8 @@ func (c *console) jobOptions(ctx *cli.Context) (quant.Options, error) {
 	if o.MaxShard, err = parseSize("max-shard-size", ctx.String("max-shard-size")); err != nil {
 		return o, err
 	}
-	o.Memory = defaultMemory()
-	if s := ctx.String("memory"); s != "" {
-		if o.Memory, err = parseSize("memory", s); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
+	o.Memory, err = memoryLimit(ctx)
+	return o, err
 }
 
 // calibration is what the flags say about calibration data.
