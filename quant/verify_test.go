@@ -245,9 +245,6 @@ func TestVerifyIsStrictAtFourBits(t *testing.T) {
 			}
 		},
 		"scales": func(d map[string][]byte) { clear(d["model.layers.1.self_attn.q_proj.scales"]) },
-			s := d["model.layers.1.mlp.down_proj.scales"]
-			copy(s, append(s[2:len(s):len(s)], s[:2]...))
-		},
 		"codes": func(d map[string][]byte) { // rows of packed codes in another order
 			q := d["model.layers.0.mlp.down_proj.qweight"]
 			copy(q, append(q[len(q)/2:len(q):len(q)], q[:len(q)/2]...))

@@ -144,7 +144,7 @@ func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.
 	}
 	text := &lazyTokenizer{path: path}
 	stream, err := calib.ReadStream(ctx.Context, ctx.StringSlice("data"),
-		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path}, text, m.Vocab)
+		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path, ModelFiles: chatFiles(path)}, text, m.Vocab)
 	if err = text.check(err); err != nil {
 		return o, err
 	}

@@ -190,7 +190,7 @@ func loadCalibration(ctx context.Context, cal calibration, modelDir string, mode
 		cal.seqLen = model.MaxPos
 	}
 	text := &lazyTokenizer{path: modelDir}
-	set, err := calib.Load(ctx, cal.paths, calib.Options{Column: cal.column, Samples: cal.samples, SeqLen: cal.seqLen, Template: cal.template, ModelDir: modelDir}, text, model.Vocab)
+	set, err := calib.Load(ctx, cal.paths, calib.Options{Column: cal.column, Samples: cal.samples, SeqLen: cal.seqLen, Template: cal.template, ModelDir: modelDir, ModelFiles: chatFiles(modelDir)}, text, model.Vocab)
 	return set, text.check(err)
 }
 
