@@ -97,7 +97,11 @@ func newMeasurement(ctx context.Context, src formats.Checkpoint, o Options) (*me
 	pool := newPool(o.Threads)
 	m := &measurement{src: src, pool: pool, model: model, job: &job{opts: &o, pool: pool, start: time.Now()},
 		run: forward.NewRunner(model, pool, o.Calib.Windows, o.Calib.SeqLen)}
-	return m, checkMemory(m.memory(), &o)
+	if need := m.memory(); o.Memory > 0 && need > o.Memory {
+		return nil, safeio.Limitf("the measurement needs about %d MB of memory, more than the limit of %d MB; fewer --samples or a shorter --seq-len need less",
+			need/1_000_000, o.Memory/1_000_000)
+	}
+	return m, nil
 }
 
 // noneStorable is the error for models without a linear that the layout can hold.

@@ -34,7 +34,7 @@ func byHand(t testing.TB, dir string, candidates ...string) *exl2.Choice {
 	return c
 }
 
-var someCandidates = []string{"4/3 25/75 g32", "5/4 50/50 g32", "8/6 50/50 g32", "6/3/2 5/20/75 g32/64/64", "3 g32", "2 g64", "8/5/4 5/10/85 g32/64/128"}
+var someCandidates = []string{"4/3 25/75 g32", "5/4 50/50 g32", "8/6 50/50 g32", "6/3/2 5/20/75 g32/64/64", "3 g32", "6/5 50/50 g32", "8/5/4 5/10/85 g32/64/128"}
 
 // oddLlama has outputs that are no multiple of 32 (vocabulary, keys and values), and biases everywhere on attention.
 func oddLlama() testmodel.Config {

@@ -1,61 +1,28 @@
 package quant
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
-	"strings"
 
-	"github.com/llmquant/quantize/calib"
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats"
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/container"
-	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/exl2"
 )
 
-// MeasurementOrigin identifies what a measurement was made from.
-type MeasurementOrigin struct{ Model, Calibration string }
-
-// String is the form that measurement files hold.
-func (o MeasurementOrigin) String() string { return o.Model + "; " + o.Calibration }
-
-// MeasuredFrom identifies a model by its config and the content of its weight files, and the calibration windows.
-func MeasuredFrom(ctx context.Context, src formats.Checkpoint, set *calib.Set) (MeasurementOrigin, error) {
-	files, err := hashFiles(ctx, src.Meta().Files)
-	if err != nil {
-		return MeasurementOrigin{}, err
-	}
-	h := sha256.New()
-	fmt.Fprintln(h, hashOf(src.Meta().Config))
-	for _, f := range files {
-		fmt.Fprintln(h, f.SHA256) // names and places do not matter
-	}
-	return MeasurementOrigin{"model " + hex.EncodeToString(h.Sum(nil)), "calibration " + calibrationKey(set)}, nil
-}
-
-// Check refuses a measurement of another model or another calibration text. ExLlamaV2's own files do not say what they
-// were made from; their shapes were compared when they were read.
-func (o MeasurementOrigin) Check(m *exl2.Measurement) error {
-	model, calibration, ok := strings.Cut(m.Model, "; ")
-	switch {
-	case m.Model == "":
-		return nil
-	case !ok || model != o.Model:
-		return safeio.Unsupportedf("the measurement belongs to another model")
-	case calibration != o.Calibration:
-		return safeio.Unsupportedf("the measurement was made with other calibration text: %s, this run has %s", calibration, o.Calibration)
-	}
-	return nil
-}
+// probeBlob names the states in front of a layer.
+func probeBlob(layer int) string { return fmt.Sprintf("states-%d", layer) }
 
 // measuredState is what the journal keeps of a measured layer.
 type measuredState struct {
@@ -96,14 +63,13 @@ func MeasurementMemory(model *arch.Model, o Options) int64 {
 }
 
 func (m *measurement) memory() int64 {
-	const base = 40 << 20
 	set := m.job.opts.Calib
 	var block int64
 	for i := range m.model.Blocks {
 		block = max(block, blockMemory(m.model, &m.model.Blocks[i], NeedGram|NeedSequential))
 	}
 	threads := m.pool.Threads()
-	return base + block + m.stateBytes() + int64(threads)*panelBytes + forward.ScratchBytes(m.model, threads, set.Windows, set.SeqLen)
+	return baseBytes + block + m.stateBytes() + int64(threads)*panelBytes + forward.ScratchBytes(m.model, threads, set.Windows, set.SeqLen)
 }
 
 // states lists the hidden states in front of the next layer.
@@ -131,7 +97,7 @@ func (m *measurement) resume() (first int, err error) {
 		return first, nil
 	}
 	m.probes.Restore(found)
-	switch err := loadStates(m.out, hiddenBlob(first), m.states()); {
+	switch err := loadStates(m.out, probeBlob(first), m.states()); {
 	case err == nil:
 		return first, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -149,7 +115,7 @@ func (m *measurement) finished(layer int) error {
 	if m.out == nil {
 		return nil
 	}
-	if err := saveStates(m.out, hiddenBlob(layer+1), m.states()); err != nil {
+	if err := saveStates(m.out, probeBlob(layer+1), m.states()); err != nil {
 		return err
 	}
 	groups := len(slotGroups(&m.model.Blocks[layer]))
@@ -162,9 +128,64 @@ func (m *measurement) finished(layer int) error {
 		return err
 	}
 	if layer > 0 {
-		m.out.DropBlob(hiddenBlob(layer))
+		m.out.DropBlob(probeBlob(layer))
 	}
 	return nil
+}
+
+// saveStates makes matrices durable under one name, as little-endian float32 row by row.
+func saveStates(out *formats.Job, name string, mats []kernel.Mat) error {
+	b, err := out.NewBlob(sizeOf(mats))
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	w := bufio.NewWriterSize(io.NewOffsetWriter(b, 0), pieceBytes)
+	for _, m := range mats {
+		buf := make([]byte, 4*m.Cols)
+		for i := range m.Rows {
+			for k, v := range m.Row(i) {
+				binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
+			}
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return b.Commit(name)
+}
+
+// loadStates fills matrices of the same shapes; fs.ErrNotExist when they were not saved or are damaged.
+func loadStates(out *formats.Job, name string, mats []kernel.Mat) error {
+	b, err := out.OpenBlob(name)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	in := bufio.NewReaderSize(io.NewSectionReader(b, 0, sizeOf(mats)), pieceBytes)
+	for _, m := range mats {
+		buf := make([]byte, 4*m.Cols)
+		for i := range m.Rows {
+			if _, err := io.ReadFull(in, buf); err != nil {
+				return err
+			}
+			for k, row := 0, m.Row(i); k < len(row); k++ {
+				row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
+			}
+		}
+	}
+	return nil
+}
+
+// sizeOf is the number of bytes that matrices take as float32.
+func sizeOf(mats []kernel.Mat) (n int64) {
+	for _, m := range mats {
+		n += 4 * int64(m.Rows) * int64(m.Cols)
+	}
+	return n
 }
 
 // publish gives the measurement its final name.

@@ -2,7 +2,6 @@ package quant
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -34,6 +33,7 @@ func Run(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) (*Rep
 		return nil, err
 	}
 	defer j.out.Close()
+	defer func() { j.stream.close() }()
 	if err := j.resumed(); err != nil {
 		return nil, err
 	}
@@ -99,17 +99,9 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 		return nil, safeio.WithPath(err, meta.Path)
 	}
 	p.Engines = Engines(r.Layout, p.Tensors)
-	p.Memory, p.Work = max(memoryEstimate(p, &r, &o), o.Before), workEstimate(p, &r, &o)
-	return p, checkMemory(p.Memory, &o)
-}
-
-// checkMemory refuses a run that needs more than it may use, before it starts.
-func checkMemory(need int64, o *Options) error {
-	if o.Memory <= 0 || need <= o.Memory {
-		return nil
-	}
-	return safeio.Limitf("the run needs about %d MB of memory, more than the limit of %d MB; fewer --samples or a shorter --seq-len need less",
-		need>>20, o.Memory>>20)
+	p.fit(&r, &o, 0)
+	p.Memory, p.Work = max(p.Memory, o.Before), workEstimate(p, &r, &o)
+	return p, checkMemory(p.Memory, r.Needs() != 0, &o)
 }
 
 // RefuseQuantized fails for a checkpoint whose weights are rounded already.
@@ -139,12 +131,7 @@ func checkCalibration(o *Options, m *arch.Model) error {
 	return nil
 }
 
-func newPool(threads int) *kernel.Pool {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	return kernel.NewPool(threads)
-}
+func newPool(threads int) *kernel.Pool { return kernel.NewPool(poolThreads(threads)) }
 
 // event passes an event on and keeps findings for the report. Under Strict a fallback stops the run.
 func (j *job) event(e Event) {

@@ -20,8 +20,9 @@ type paired struct {
 	stream *stream
 	kind   arch.InputKind
 	sums   map[inputKey]*pairSum
-	full   []float32 // inputs of the full-precision stream for the chunk, [chunk, width]
-	stray  []float32 // scratch: distance of the residual streams, [window, hidden]
+	states [2]kernel.Mat // the quantized and the full-precision residual stream of the chunk, [chunk, hidden]
+	full   []float32     // inputs of the full-precision stream for the chunk, [chunk, width]
+	stray  []float32     // scratch: distance of the residual streams, [window, hidden]
 	width  int
 	first  int // token of the chunk's first row
 }
@@ -46,16 +47,22 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 		collect = s.runner.CollectMLP
 	}
 	p := &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}}
-	step := s.runner.ChunkTokens()
-	for lo := 0; lo < s.hidden.Rows; lo += step {
-		hi := min(lo+step, s.hidden.Rows)
+	sel := forward.Selection{Last: kind}
+	err := s.hidden.chunks(ctx, func(lo, hi int) (err error) {
 		p.first, p.full = lo, p.full[:0]
-		if err := collect(ctx, original, s.full.Slice(lo, hi, 0, s.full.Cols), forward.Selection{Last: kind}, p.keep); err != nil {
+		if p.states[1], err = s.full.load(lo, hi); err != nil {
 			return err
 		}
-		if err := collect(ctx, l.Block, s.hidden.Slice(lo, hi, 0, s.hidden.Cols), forward.Selection{Last: kind}, p.add); err != nil {
+		if err := collect(ctx, original, p.states[1], sel, p.keep); err != nil {
 			return err
 		}
+		if p.states[0], err = s.hidden.load(lo, hi); err != nil {
+			return err
+		}
+		return collect(ctx, l.Block, p.states[0], sel, p.add)
+	})
+	if err != nil {
+		return err
 	}
 	for _, in := range l.Arch.Inputs() {
 		key := inputKey{in.Kind, in.Expert}
@@ -92,7 +99,7 @@ func (p *paired) add(in forward.Sample) {
 	if sum == nil {
 		writes := 0
 		if in.Expert < 0 && (p.kind == arch.OIn || p.kind == arch.DownIn) {
-			writes = p.stream.hidden.Cols
+			writes = p.stream.hidden.cols
 		}
 		sum = newPairSum(in.X.Cols, in.Expert < 0, writes)
 		p.sums[key] = sum
@@ -123,9 +130,9 @@ func (p *paired) add(in forward.Sample) {
 
 // strayed returns how far the full-precision residual stream lies from the quantized one for n tokens, [n, hidden].
 func (p *paired) strayed(token, n int) kernel.Mat {
-	full, hidden := p.stream.full, p.stream.hidden
+	hidden, full := p.states[0], p.states[1]
 	p.stray = p.stray[:0]
-	for t := token; t < token+n; t++ {
+	for t := token - p.first; t < token-p.first+n; t++ {
 		q := hidden.Row(t)
 		for k, v := range full.Row(t) {
 			p.stray = append(p.stray, v-q[k])

@@ -1,25 +1,19 @@
 package quant
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"math"
 
 	"github.com/llmquant/quantize/calib/forward"
-	"github.com/llmquant/quantize/formats"
 	"github.com/llmquant/quantize/formats/arch"
-	"github.com/llmquant/quantize/formats/safeio"
-	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/formats/tensor"
 )
 
 // stream is the residual stream of the calibration windows on its way through the blocks.
 type stream struct {
 	job    *job
-	hidden kernel.Mat // [windows·seqLen, hidden]
-	full   kernel.Mat // the same of the full-precision model, with NeedShift
+	hidden *residual
+	full   *residual // the same of the full-precision model, with NeedShift
 	runner *forward.Runner
 }
 
@@ -28,89 +22,60 @@ type stream struct {
 const searchTokens = 8192
 
 // begin makes the stream stand in front of layer first: embeddings, or the hidden states an earlier run saved.
-func (s *stream) begin(ctx context.Context, first int) error {
+func (s *stream) begin(ctx context.Context, first int) (err error) {
 	set, m := s.job.opts.Calib, s.job.plan.Model
+	s.close()
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
-	tokens := set.Windows * set.SeqLen
-	s.hidden = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
-	if s.shifted() {
-		s.full = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
-	}
-	if first == 0 {
-		if err := s.runner.Embed(s.hidden, set.IDs[:tokens], s.job.src); err != nil {
-			return safeio.WithPath(err, s.job.src.Meta().Path)
-		}
-		copy(s.full.F32, s.hidden.F32)
-		return nil
-	}
-	for name, states := range s.blobs(first) {
-		if err := loadStates(s.job.out, name, []kernel.Mat{states}); err != nil {
+	// Feedback works behind the part of the model that is quantized already, and that starts with the embeddings.
+	embeddings := tensor.Source(s.job.src)
+	if first == 0 && s.job.recipe.Needs().Has(NeedSequential) {
+		if embeddings, err = s.job.sink.embeddings(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first, embeddings); err == nil && s.shifted() {
+		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first, s.job.src)
+	}
+	return err
 }
 
 // shifted reports whether the full-precision stream runs beside the quantized one.
 func (s *stream) shifted() bool { return s.job.recipe.Needs().Has(NeedShift) }
 
-// blobs names the saved states in front of a layer.
-func (s *stream) blobs(layer int) map[string]kernel.Mat {
-	blobs := map[string]kernel.Mat{hiddenBlob(layer): s.hidden}
+// residuals are the streams that run.
+func (s *stream) residuals() []*residual {
 	if s.shifted() {
-		blobs["full-"+hiddenBlob(layer)] = s.full
+		return []*residual{s.hidden, s.full}
 	}
-	return blobs
+	return []*residual{s.hidden}
 }
 
 // save keeps the states in front of a layer, so that a killed run loses one block at most.
 func (s *stream) save(layer int) error {
-	for name, states := range s.blobs(layer) {
-		if err := saveStates(s.job.out, name, []kernel.Mat{states}); err != nil {
+	for _, r := range s.residuals() {
+		if err := r.save(layer); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// saveStates makes matrices durable under one name, as little-endian float32 row by row.
-func saveStates(out *formats.Job, name string, states []kernel.Mat) error {
-	return out.SaveBlob(name, func(w io.Writer) error {
-		for _, m := range states {
-			buf := make([]byte, 4*m.Cols)
-			for i := range m.Rows {
-				for k, v := range m.Row(i) {
-					binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
-				}
-				if _, err := w.Write(buf); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// loadStates fills matrices of the same shapes; fs.ErrNotExist when they were not saved or are damaged.
-func loadStates(out *formats.Job, name string, states []kernel.Mat) error {
-	r, err := out.LoadBlob(name)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	in := bufio.NewReaderSize(r, 1<<20)
-	for _, m := range states {
-		buf := make([]byte, 4*m.Cols)
-		for i := range m.Rows {
-			if _, err := io.ReadFull(in, buf); err != nil {
-				return err
-			}
-			for k, row := 0, m.Row(i); k < len(row); k++ {
-				row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
-			}
+// turn lets go of the states in front of a finished layer.
+func (s *stream) turn() error {
+	for _, r := range s.residuals() {
+		if err := r.turn(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// close closes the files of a stream that was begun.
+func (s *stream) close() {
+	if s != nil {
+		s.hidden.close()
+		s.full.close()
+	}
 }
 
 // parallel gathers statistics in one forward pass with the original weights, whose output is the next layer's input,
@@ -118,7 +83,7 @@ func loadStates(out *formats.Job, name string, states []kernel.Mat) error {
 func (s *stream) parallel(ctx context.Context, l *Layer, round func(*arch.Linear) error) error {
 	needs := s.job.recipe.Needs()
 	g := newGather(s, l, needs)
-	if err := s.runner.Forward(ctx, l.Block, s.hidden, g.tap); err != nil {
+	if err := s.hidden.forward(ctx, s.runner.Forward, l.Block, g.tap); err != nil {
 		return err
 	}
 	g.finish(l)
@@ -134,7 +99,7 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 	needs := s.job.recipe.Needs()
 	if len(s.job.recipe.Transforms) > 0 {
 		g := newGather(s, l, needs)
-		if err := s.runner.Collect(ctx, l.Block, s.hidden, forward.Selection{Last: arch.DownIn}, g.tap); err != nil {
+		if err := s.hidden.collect(ctx, s.runner.Collect, l.Block, forward.Selection{Last: arch.DownIn}, g.tap); err != nil {
 			return err
 		}
 		g.finish(l)
@@ -170,7 +135,7 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 	}
 	g := newGather(s, l, s.job.recipe.Needs()&^NeedModules)
 	g.only = &kind
-	if err := collect(ctx, l.Block, s.hidden, forward.Selection{Last: kind}, g.tap); err != nil {
+	if err := s.hidden.collect(ctx, collect, l.Block, forward.Selection{Last: kind}, g.tap); err != nil {
 		return err
 	}
 	g.finish(l)
@@ -178,11 +143,11 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 }
 
 // advance moves the quantized stream, and the full-precision one beside it, past one half of a block.
-func (s *stream) advance(ctx context.Context, half func(context.Context, *forward.Block, kernel.Mat, forward.Tap) error, l *Layer, original *forward.Block) error {
-	if err := half(ctx, l.Block, s.hidden, nil); err != nil || !s.shifted() {
+func (s *stream) advance(ctx context.Context, half pass, l *Layer, original *forward.Block) error {
+	if err := s.hidden.forward(ctx, half, l.Block, nil); err != nil || !s.shifted() {
 		return err
 	}
-	return half(ctx, original, s.full, nil)
+	return s.full.forward(ctx, half, original, nil)
 }
 
 // readers lists the quantizable linears that read inputs of a kind.
@@ -216,13 +181,4 @@ func (s *stream) transform(ctx context.Context, l *Layer) error {
 		}
 	}
 	return check.verify(l)
-}
-
-// forget drops the hidden states in front of a finished layer.
-func (s *stream) forget(layer int) {
-	if layer > 0 {
-		for name := range s.blobs(layer) {
-			s.job.out.DropBlob(name)
-		}
-	}
 }
