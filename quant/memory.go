@@ -32,7 +32,8 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	tokens := int64(set.Windows) * int64(set.SeqLen)
 	total += 4*tokens*hidden + 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
 	if r.Needs().Has(NeedShift) {
-		total += 4 * tokens * hidden // the full-precision stream
+		every := int64(shiftEvery(set.Windows, set.SeqLen)) // the full-precision stream
+		total += 4 * ((int64(set.Windows) + every - 1) / every) * int64(set.SeqLen) * hidden
 	}
 	if r.Needs().Has(NeedModules) {
 		// Inputs of both modules on the search windows, and their outputs: wanted and got.
@@ -58,8 +59,8 @@ func widestOutput(p *Plan) (n int64) {
 	return n
 }
 
-// blockMemory is what one block takes: stored weights, float32 copies, the statistics of its inputs, and the largest
-// linear's candidates.
+// blockMemory is what one block takes: stored weights, float32 copies, and the most that the statistics of its inputs
+// and the linear at work need at a time.
 func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 	var weights, largest, gram int64
 	for _, l := range b.Linears() {
@@ -67,16 +68,37 @@ func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 		weights += n
 		largest = max(largest, n)
 	}
+	linear := 5 * 4 * largest // weight, values, what they are compared with
 	for _, in := range b.Inputs() {
 		square := int64(in.Width) * int64(in.Width)
 		switch {
-		case needs.Has(NeedShift): // one kind of input at a time: sums, averages, factor, its float32 copies
-			gram = max(gram, 8*9*square+8*4*int64(in.Width)*int64(m.Hidden))
-		case needs.Has(NeedSequential):
-			gram = max(gram, 8*4*square)
+		case needs.Has(NeedSequential): // one kind of input at a time
+			gram = max(gram, sequentialMemory(m, in, needs, largest)-linear)
 		case needs.Has(NeedGram):
 			gram += 12 * square // float64, and float32 for products
 		}
 	}
-	return 2*weights + 4*weights + 5*4*largest + gram
+	return 2*weights + 4*weights + linear + gram
+}
+
+// sequentialMemory is the most that the statistics of one input and a linear that reads it take: while sums are gathered,
+// while they are factored, or while the linear is solved and checked.
+func sequentialMemory(m *arch.Model, in arch.Input, needs Need, largest int64) int64 {
+	square, sum, work := int64(in.Width)*int64(in.Width), int64(8), int64(8+4)
+	if needs.Has(NeedGram32) {
+		sum, work = 4, 4 // factored where it lies
+	}
+	kept, distance := int64(4+4), int64(0) // Hessian and factor
+	if needs.Has(NeedShift) {
+		distance = 4
+	}
+	extra := int64(0)
+	if needs.Has(NeedShift) && in.Width <= maxHalves { // twice the sums; the other half's Hessian and the factor in each
+		sum, distance, extra = 2*sum, 2*distance, 3*4
+	}
+	drift := distance * int64(in.Width) * int64(m.Hidden)
+	gather := (sum+distance)*square + drift
+	factor := (4+work+extra+distance)*square + drift + 4*largest
+	solve := (kept+extra+distance)*square + drift + 6*4*largest
+	return max(gather, factor, solve)
 }

@@ -18,7 +18,8 @@ import (
 type stream struct {
 	job    *job
 	hidden kernel.Mat // [windows·seqLen, hidden]
-	full   kernel.Mat // the same of the full-precision model, with NeedShift
+	full   kernel.Mat // the same of the full-precision model, with NeedShift: one window in every, in order
+	every  int
 	runner *forward.Runner
 }
 
@@ -33,13 +34,17 @@ func (s *stream) begin(ctx context.Context, first int) error {
 	tokens := set.Windows * set.SeqLen
 	s.hidden = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
 	if s.shifted() {
-		s.full = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
+		s.every = shiftEvery(set.Windows, set.SeqLen)
+		rows := s.shiftWindows(set.Windows) * set.SeqLen
+		s.full = kernel.MatF32(rows, m.Hidden, make([]float32, rows*m.Hidden))
 	}
 	if first == 0 {
 		if err := s.runner.Embed(s.hidden, set.IDs[:tokens], s.job.src); err != nil {
 			return safeio.WithPath(err, s.job.src.Meta().Path)
 		}
-		copy(s.full.F32, s.hidden.F32)
+		for i := 0; i < s.full.Rows; i += set.SeqLen {
+			copy(s.full.F32[i*m.Hidden:(i+set.SeqLen)*m.Hidden], s.hidden.F32[i*s.every*m.Hidden:])
+		}
 		return nil
 	}
 	for name, states := range s.blobs(first) {
@@ -142,12 +147,12 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 			return err
 		}
 		if kind == arch.OIn {
-			if err := s.advance(ctx, s.runner.ForwardAttn, l, original); err != nil {
+			if err := s.runner.ForwardAttn(ctx, l.Block, s.hidden, nil); err != nil {
 				return err
 			}
 		}
 	}
-	return s.advance(ctx, s.runner.ForwardMLP, l, original)
+	return s.runner.ForwardMLP(ctx, l.Block, s.hidden, nil)
 }
 
 // collect gathers the statistics of one kind of input behind what is quantized so far.
@@ -166,14 +171,6 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 	}
 	g.finish(l)
 	return nil
-}
-
-// advance moves the quantized stream, and the full-precision one beside it, past one half of a block.
-func (s *stream) advance(ctx context.Context, half func(context.Context, *forward.Block, kernel.Mat, forward.Tap) error, l *Layer, original *forward.Block) error {
-	if err := half(ctx, l.Block, s.hidden, nil); err != nil || !s.shifted() {
-		return err
-	}
-	return half(ctx, original, s.full, nil)
 }
 
 // readers lists the quantizable linears that read inputs of a kind.
