@@ -76,6 +76,9 @@ func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 			gram = max(gram, sequentialMemory(m, in, needs, largest)-linear)
 		case needs.Has(NeedGram):
 			gram += 12 * square // float64, and float32 for products
+			if needs.Has(NeedDescent) {
+				gram += 4 * square
+			}
 		}
 	}
 	return 2*weights + 4*weights + linear + gram

@@ -13,6 +13,7 @@ const (
 	NeedMaxAbs                      // max|x_k| per input channel
 	NeedShift                       // with NeedSequential: the distance of the inputs from those of the full-precision model
 	NeedGram32                      // with NeedShift: NeedGram's sums may be float32, to save memory
+	NeedDescent                     // with NeedGram: room for a damped copy, on which codes descend
 )
 
 // Has reports whether n includes all of m.

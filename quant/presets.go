@@ -10,10 +10,10 @@ func AWQ(bits, groupSize int) Recipe {
 	return NewAWQ(packing.Scheme{Grid: "int", Bits: bits, GroupSize: groupSize}, "awq", AWQOptions{})
 }
 
-// NewAWQ is activation-aware scaling followed by searched rounding, in a layout of choice.
+// NewAWQ is activation-aware scaling followed by searched rounding and descent, in a layout of choice.
 func NewAWQ(s packing.Scheme, layout string, o AWQOptions) Recipe {
-	return Recipe{Method: "awq", Transforms: []Transform{AWQScaling{o}}, Rounder: Nearest{Search: true},
-		Allocation: Uniform{s}, Layout: layout, Config: map[string]any{"grid": o.grid(), "value_output": !o.NoValueO, "surrogate": o.Surrogate}}
+	return Recipe{Method: "awq", Transforms: []Transform{AWQScaling{o}}, Rounder: Nearest{Search: true, Passes: o.passes()},
+		Allocation: Uniform{s}, Layout: layout, Config: map[string]any{"grid": o.grid(), "value_output": !o.NoValueO, "surrogate": o.Surrogate, "passes": o.passes()}}
 }
 
 // RTN is plain rounding: no calibration.

@@ -23,6 +23,7 @@ type Stats struct {
 	gram32    []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes; alone where sums are float32
 	prepared  *gptq.Prepared // factor of Gram, shared by the linears that read this input; Gram went into it
 	diagonal  []float32      // of Gram, kept when Gram is not
+	descent   *gptq.Prepared // Gram as descent takes it, beside Gram
 }
 
 // known reports whether second moments were gathered, wherever they are by now.
@@ -58,6 +59,16 @@ func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared
 	return st.prepared, nil
 }
 
+// forDescent damps the Gram matrix once for all linears that share it.
+func (st *Stats) forDescent(m *Matrix, g grid.Grid, passes int) (p *gptq.Prepared, err error) {
+	if st.descent == nil || !st.descent.Serves(g) {
+		o := gptq.Best()
+		o.Passes = passes
+		st.descent, err = gptq.PrepareDescent(m.pool(), &gptq.Stats{K: st.K, H: st.Gram}, g, o)
+	}
+	return st.descent, err
+}
+
 // Divide makes the statistics those of x/s, as a transform that multiplies the columns of W by s must.
 func (st *Stats) Divide(s []float32) {
 	for k, f := range s {
@@ -71,6 +82,7 @@ func (st *Stats) Divide(s []float32) {
 	if st.Gram == nil {
 		return
 	}
+	st.descent = nil
 	st.gram32, st.prepared, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil
 	for i := 0; i < st.K; i++ {
 		row := st.Gram[i*st.K : (i+1)*st.K]

@@ -25,6 +25,9 @@ func workEstimate(p *Plan, r *Recipe, o *Options) float64 {
 			total += 1.8*tokens*forward + gram + solveFactor*solve
 		default:
 			total += tokens*forward + gram
+			if needs.Has(NeedDescent) {
+				total += descentPasses * solve
+			}
 		}
 		if needs.Has(NeedModules) {
 			total += float64(judged+2)*search*forward + rangeWork(b)
