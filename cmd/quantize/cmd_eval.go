@@ -125,6 +125,10 @@ func (c *console) measure(ctx *cli.Context, model formats.Checkpoint, path strin
 // evalOptions reads the data with the model's tokenizer.
 func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.Options, error) {
 	o := eval.Options{Protocol: eval.Protocol(ctx.String("protocol")), SeqLen: ctx.Int("seq-len"), Stride: ctx.Int("stride"), BOS: -1, Threads: threads(ctx)}
+	var err error
+	if o.Memory, err = memoryLimit(ctx); err != nil {
+		return o, err
+	}
 	m, err := arch.Resolve(model.Meta().Config, model)
 	if err != nil {
 		return o, err
@@ -140,7 +144,7 @@ func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.
 	}
 	text := &lazyTokenizer{path: path}
 	stream, err := calib.ReadStream(ctx.Context, ctx.StringSlice("data"),
-		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path}, text, m.Vocab)
+		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path, ModelFiles: chatFiles(path)}, text, m.Vocab)
 	if err = text.check(err); err != nil {
 		return o, err
 	}

@@ -223,3 +223,14 @@ func TestDocumentsAreThoseScored(t *testing.T) {
 	res := run(t, model, nil, Options{Protocol: GPTQ, SeqLen: 32, IDs: testmodel.IDs(70, 128, 0), DocStart: starts, BOS: -1})
 	require.Equal(t, 3, res.Documents)
 }
+
+// Less memory takes fewer windows through a block at a time and changes no figure.
+func TestMemoryChangesNoFigure(t *testing.T) {
+	model := synthetic(t, testmodel.Llama())
+	o := Options{Protocol: All, SeqLen: 32, IDs: testmodel.IDs(32*20, 100, 1), BOS: -1}
+	want := run(t, model, model, o)
+	o.Memory = 3 * memoryShare * 4 * 64 * 2 * 32 // three windows of both models
+	got := run(t, model, model, o)
+	want.Seconds, got.Seconds = 0, 0
+	require.Equal(t, want, got)
+}
