@@ -66,7 +66,7 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 // imatrixStates makes room for the hidden states: in memory, or in a file beside o.Out that has no name. Nothing of it
 // outlives the process.
 func imatrixStates(m *arch.Model, o *Options, step int) (*states, func(), error) {
-	need := func(onDisk bool) int64 { return imatrixMemory(m, o) + stateMemory(m, o, onDisk) }
+	need := func(onDisk bool) int64 { return imatrixMemory(m, o) + stateMemory(m, o, o.Calib.Windows, onDisk) }
 	onDisk := o.Memory > 0 && need(false) > o.Memory && need(true) < need(false)
 	if err := checkMemory(need(onDisk), true, o); err != nil {
 		return nil, nil, err

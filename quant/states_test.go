@@ -161,7 +161,7 @@ func TestImatrixOnDisk(t *testing.T) {
 	require.ErrorIs(t, err, safeio.ErrLimit)
 	model, err := MakePlan(context.Background(), src, RTN(4, 32), Options{})
 	require.NoError(t, err)
-	o.Memory = imatrixMemory(model.Model, &o) + stateMemory(model.Model, &o, true)
+	o.Memory = imatrixMemory(model.Model, &o) + stateMemory(model.Model, &o, o.Calib.Windows, true)
 	o.Events = func(Event) {
 		entries, err := os.ReadDir(filepath.Dir(out))
 		require.NoError(t, err)
