@@ -27,11 +27,14 @@ type Options struct {
 	SeqLen  int    // tokens per window
 
 	// Conversations are laid out by Chat, or by the template that Template names ("": the model's own, "chatml",
-	// "plain", or a file) with the special tokens of ModelDir.
-	Chat     *chat.Template
-	Template string
-	ModelDir string
+	// "plain", or a file) with the special tokens of the model. Its files are those of ModelDir, unless ModelFiles reads
+	// them from elsewhere.
+	Chat       *chat.Template
+	Template   string
+	ModelDir   string
+	ModelFiles chat.Files
 
+	KeepEmpty bool // yield documents without content as well, to keep step with the rows of a file
 	NoSpecial bool // tokenize texts without the tokenizer's own special tokens
 	Threads   int  // goroutines that tokenize; 0: GOMAXPROCS. Results do not depend on it
 	Limits    Limits
@@ -87,5 +90,9 @@ func (o Options) template() (*chat.Template, error) {
 		return nil, &safeio.Error{Op: "read calibration data", Off: -1, Hint: chat.Hint,
 			Err: safeio.Unsupportedf("the data holds conversations and there is no chat template")}
 	}
-	return chat.Select(o.Template, o.ModelDir)
+	files := o.ModelFiles
+	if files == nil {
+		files = chat.Dir(o.ModelDir)
+	}
+	return chat.Select(o.Template, o.ModelDir, files)
 }

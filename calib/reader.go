@@ -28,9 +28,9 @@ type fileReader struct {
 	text  int64 // bytes of documents so far
 }
 
-// emit passes a document on; one without content is counted as skipped.
+// emit passes a document on; one without content is counted as skipped, unless the caller wants it.
 func (r *fileReader) emit(d Document) error {
-	if d.Text == "" && len(d.IDs) == 0 && len(d.Messages) == 0 {
+	if d.Text == "" && len(d.IDs) == 0 && len(d.Messages) == 0 && !r.src.opts.KeepEmpty {
 		r.stat.Skipped++
 		return nil
 	}

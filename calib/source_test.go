@@ -88,6 +88,14 @@ func TestColumns(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, texts(docs))
 	require.EqualValues(t, 3, files[0].Skipped)
 
+	// Whoever wants to keep step with the file gets a document for each of them.
+	docs, files, err = documents(Options{Column: "text", KeepEmpty: true},
+		one(t, "a.jsonl", `{"text":"a"}`+"\n"+`{"text":null}`+"\n"+`{"text":""}`+"\n"+`{"n":1}`+"\n"+`{"text":"b"}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "", "", "", "b"}, texts(docs))
+	require.EqualValues(t, 5, docs[4].Row)
+	require.Zero(t, files[0].Skipped)
+
 	for _, c := range []struct{ column, text, message string }{
 		{"body", `{"a":1,"b":2}`, `there is no column "body"; the columns are: a, b`},
 		{"", `{"a":1,"b":2}`, `none of the columns input_ids, text, content, prompt, messages, conversations, conversation is there; the columns are: a, b`},

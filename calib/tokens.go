@@ -146,7 +146,7 @@ func (t *tokenizing) document(ctx context.Context, d Document) (Tokens, error) {
 		return out, atDocument(out, safeio.Unsupportedf("the data is text and there is no tokenizer; give token ids in a column input_ids"))
 	}
 	text, special := d.Text, !t.opts.NoSpecial
-	if d.Messages != nil {
+	if len(d.Messages) > 0 {
 		t.once.Do(func() { t.template, t.err = t.opts.template() })
 		if t.err != nil {
 			return out, t.err

@@ -1,6 +1,9 @@
 package formats
 
 import (
+	"strings"
+
+	"github.com/llmquant/quantize/formats/gguf"
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
@@ -15,6 +18,23 @@ func Stored(dense Checkpoint, module string) (found packing.Found, ok bool) {
 	}
 	found, ok = v.linears[module]
 	return found, ok
+}
+
+// StoredScheme tells how a checkpoint that Dense returned stores a tensor of its view; ok is false for plain numbers.
+func StoredScheme(dense Checkpoint, name string) (s packing.Scheme, ok bool) {
+	if v, is := dense.(*ggufView); is {
+		types, has := v.Source.(interface {
+			StoredType(string) (gguf.Type, bool)
+		})
+		if !has {
+			return s, false
+		}
+		t, ok := types.StoredType(name)
+		return packing.Scheme{Grid: t.String()}, ok && t.DType() == tensor.Invalid
+	}
+	module, isWeight := strings.CutSuffix(name, weightSuffix)
+	found, ok := Stored(dense, module)
+	return found.Scheme, ok && isWeight
 }
 
 // StoredTensors lists the stored pieces of a module's weight, in storage order.

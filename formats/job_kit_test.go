@@ -86,13 +86,17 @@ func (r tinyRun) do(t testing.TB) (err error) {
 	for _, p := range o.Plan.Tensors {
 		sizes[p.Name] = p.Bytes
 	}
+	var kept, next *Blob // the state in front of the layer, and the one behind it
+	defer func() { err = errors.Join(err, kept.Close(), next.Close()) }()
 	for l := range tinyLayers {
 		unit := fmt.Sprintf("layer %d", l)
 		if j.Done(unit) {
 			continue
 		}
-		if err := r.hidden(j, l); err != nil {
-			return err
+		if kept == nil {
+			if kept, err = r.hidden(j, l); err != nil {
+				return err
+			}
 		}
 		var names []string
 		for _, suffix := range []string{"qweight", "scales", "g_idx"} {
@@ -102,16 +106,17 @@ func (r tinyRun) do(t testing.TB) (err error) {
 			}
 			names = append(names, name)
 		}
-		if err := j.SaveBlob(fmt.Sprint("hidden ", l+1), func(w io.Writer) error {
-			_, err := w.Write(content(fmt.Sprint("hidden ", l+1), 700))
-			return err
-		}); err != nil {
+		if err := r.save(j, l+1, &next); err != nil {
 			return err
 		}
 		if err := r.finish(j, unit, names, fmt.Appendf(nil, `{"rows":%d}`, l)); err != nil {
 			return err
 		}
-		j.DropBlob(fmt.Sprint("hidden ", l))
+		if kept, next = next, kept; next != nil {
+			if err := next.Reuse(); err != nil {
+				return err
+			}
+		}
 	}
 	if !j.Done("head") {
 		if err := fill(j, "head", sizes["head"]); err != nil {
@@ -139,28 +144,48 @@ func (r tinyRun) do(t testing.TB) (err error) {
 	})
 }
 
+// save writes the state in front of a layer, the end of odd ones first.
+func (r tinyRun) save(j *Job, l int, b **Blob) (err error) {
+	name := fmt.Sprint("hidden ", l)
+	data := content(name, 700)
+	if *b == nil {
+		if *b, err = j.NewBlob(int64(len(data))); err != nil {
+			return err
+		}
+	}
+	for _, from := range []int{300 * (l % 2), 300 - 300*(l%2)} {
+		to := 300
+		if from > 0 {
+			to = len(data)
+		}
+		if _, err := (*b).WriteAt(data[from:to], int64(from)); err != nil {
+			return err
+		}
+	}
+	return (*b).Commit(name)
+}
+
 // hidden loads the state in front of a layer; one that is lost would be computed again.
-func (r tinyRun) hidden(j *Job, l int) error {
+func (r tinyRun) hidden(j *Job, l int) (*Blob, error) {
 	if l == 0 {
-		return nil
+		return nil, nil
 	}
 	name := fmt.Sprint("hidden ", l)
-	f, err := j.LoadBlob(name)
+	b, err := j.OpenBlob(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return err
+	data := make([]byte, b.size)
+	if _, err := b.ReadAt(data, 0); err != nil {
+		return nil, err
 	}
 	if !bytes.Equal(data, content(name, 700)) {
-		return fmt.Errorf("wrong hidden states: %q", data)
+		return nil, fmt.Errorf("wrong hidden states: %q", data)
 	}
-	return nil
+	return b, nil
 }
 
 func (r tinyRun) finish(j *Job, unit string, names []string, state []byte) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/safeio"
@@ -27,13 +28,15 @@ func calibrated(t *testing.T, c testmodel.Config, scheme packing.Scheme) (*Layer
 	plan, err := MakePlan(context.Background(), src, r, o)
 	require.NoError(t, err)
 	j := &job{src: src, recipe: &r, opts: &o, plan: plan, pool: newPool(2)}
-	s := &stream{job: j}
-	require.NoError(t, s.begin(context.Background(), 0))
+	set := o.Calib
+	s := &stream{job: j, runner: forward.NewRunner(plan.Model, j.pool, set.Windows, set.SeqLen)}
+	s.hidden = &residual{states: newStates(len(set.IDs), plan.Model.Hidden, s.runner.ChunkTokens(), false)}
+	require.NoError(t, s.runner.Embed(s.hidden.mem, set.IDs, src))
 	l, err := j.load(0)
 	require.NoError(t, err)
 	g := newGather(s, l, r.Needs())
-	before := kernel.MatF32(s.hidden.Rows, s.hidden.Cols, slices.Clone(s.hidden.F32))
-	require.NoError(t, s.runner.Forward(context.Background(), l.Block, s.hidden, g.tap))
+	before := kernel.MatF32(s.hidden.rows, s.hidden.cols, slices.Clone(s.hidden.mem.F32))
+	require.NoError(t, s.hidden.forward(context.Background(), s.runner.Forward, l.Block, g.tap))
 	g.finish(l)
 	return l, s, before
 }
@@ -59,7 +62,7 @@ func TestFoldPreservesTheFunction(t *testing.T) {
 	for name, c := range models() {
 		t.Run(name, func(t *testing.T) {
 			l, s, before := calibrated(t, c, int4)
-			want := s.hidden.F32
+			want := s.hidden.mem.F32
 			check, err := newFoldCheck(l)
 			require.NoError(t, err)
 			pairs := l.Arch.AWQPairs()

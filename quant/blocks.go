@@ -19,8 +19,7 @@ type unitState struct {
 	Events []Event        `json:"events,omitempty"`
 }
 
-func layerUnit(i int) string  { return fmt.Sprintf("layer %d", i) }
-func hiddenBlob(i int) string { return fmt.Sprintf("hidden-%d", i) }
+func layerUnit(i int) string { return fmt.Sprintf("layer %d", i) }
 
 // blocks takes every decoder block through the recipe, in order.
 func (j *job) blocks(ctx context.Context) error {
@@ -98,7 +97,8 @@ func (j *job) block(ctx context.Context, s *stream, i int) error {
 	if err != nil {
 		return err
 	}
-	if needs != 0 && (i+1 < len(j.plan.Model.Blocks) || j.headCalibrated()) {
+	goesOn := needs != 0 && (i+1 < len(j.plan.Model.Blocks) || j.headCalibrated())
+	if goesOn {
 		if err := s.save(i + 1); err != nil {
 			return err
 		}
@@ -106,8 +106,8 @@ func (j *job) block(ctx context.Context, s *stream, i int) error {
 	if err := j.finish(layerUnit(i), l.Index, append(rows, kept...)); err != nil {
 		return err
 	}
-	if needs != 0 {
-		s.forget(i)
+	if goesOn {
+		return s.turn()
 	}
 	return nil
 }
@@ -280,8 +280,13 @@ func (p *PlannedTensor) report() TensorReport {
 	return row
 }
 
-// finish makes the unit durable: data first, then its journal line.
+// finish makes the unit of a layer durable, or with -1 that of what lies outside the blocks.
 func (j *job) finish(unit string, layer int, rows []TensorReport) error {
+	return j.finishUnit(unit, j.sink.names(layer), rows)
+}
+
+// finishUnit makes the named output tensors durable: data first, then their journal line.
+func (j *job) finishUnit(unit string, names []string, rows []TensorReport) error {
 	events := j.takeUnit()
 	if err := j.strict(events); err != nil {
 		return err
@@ -290,7 +295,6 @@ func (j *job) finish(unit string, layer int, rows []TensorReport) error {
 	if err != nil {
 		return err
 	}
-	names := j.sink.names(layer)
 	j.keepRows(rows)
 	return j.out.Finish(unit, names, state)
 }

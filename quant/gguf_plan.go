@@ -37,6 +37,9 @@ type GGUFPlan struct {
 	Disk    int64
 	Memory  int64
 	Work    float64 // estimated floating point operations of the block pipeline
+	// Scratch and StatesOnDisk are those of Plan.
+	Scratch      int64
+	StatesOnDisk bool
 
 	source *ggufSource
 	blocks *Plan                // with transforms or error feedback: the view of the block pipeline
@@ -93,7 +96,7 @@ func PlanGGUF(ctx context.Context, src formats.Checkpoint, r GGUFRecipe, o Optio
 			return nil, safeio.WithPath(err, meta.Path)
 		}
 	}
-	return p, checkMemory(p.Memory, &o)
+	return p, checkMemory(p.Memory, r.blockwise(), &o)
 }
 
 // choose takes llama-quantize's decisions, the user's overrides first, and reports what did not fit.

@@ -3,6 +3,7 @@ package quant
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sort"
 	"time"
 
@@ -30,10 +31,14 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 		return nil, err
 	}
 	set, pool := o.Calib, newPool(o.Threads)
-	tokens := set.Windows * set.SeqLen
-	hidden := kernel.MatF32(tokens, model.Hidden, make([]float32, tokens*model.Hidden))
 	runner := forward.NewRunner(model, pool, set.Windows, set.SeqLen)
-	if err := runner.Embed(hidden, set.IDs[:tokens], dense); err != nil {
+	hidden, release, err := imatrixStates(model, &o, runner.ChunkTokens())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	embed := func(dst kernel.Mat, ids []int32) error { return runner.Embed(dst, ids, dense) }
+	if err := hidden.embed(ctx, embed, set.IDs[:hidden.rows]); err != nil {
 		return nil, safeio.WithPath(err, src.Meta().Path)
 	}
 	m := &gguf.Imatrix{Chunks: set.Windows, ChunkSize: set.SeqLen}
@@ -48,7 +53,7 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 			return nil, safeio.WithPath(err, src.Meta().Path)
 		}
 		c := forward.NewCollector(pool, b.Arch, 1, func(arch.Input) forward.Want { return forward.WantSumSq })
-		if err := runner.Forward(ctx, b, hidden, c.Tap); err != nil {
+		if err := hidden.forward(ctx, runner.Forward, b, c.Tap); err != nil {
 			return nil, err
 		}
 		m.Entries = append(m.Entries, blockEntries(b.Arch, c)...)
@@ -56,6 +61,26 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 	}
 	sort.Slice(m.Entries, func(a, b int) bool { return m.Entries[a].Name < m.Entries[b].Name })
 	return m, nil
+}
+
+// imatrixStates makes room for the hidden states: in memory, or in a file beside o.Out that has no name. Nothing of it
+// outlives the process.
+func imatrixStates(m *arch.Model, o *Options, step int) (*states, func(), error) {
+	need := func(onDisk bool) int64 { return imatrixMemory(m, o) + stateMemory(m, o, o.Calib.Windows, onDisk) }
+	onDisk := o.Memory > 0 && need(false) > o.Memory && need(true) < need(false)
+	if err := checkMemory(need(onDisk), true, o); err != nil {
+		return nil, nil, err
+	}
+	s := newStates(o.Calib.Windows*o.Calib.SeqLen, m.Hidden, step, onDisk)
+	if !onDisk {
+		return &s, func() {}, nil
+	}
+	f, err := safeio.Scratch(filepath.Dir(o.Out), s.bytes())
+	if err != nil {
+		return nil, nil, err
+	}
+	s.from, s.to = f, f
+	return &s, func() { f.Close() }, nil
 }
 
 // imatrixNames are the GGUF names of a block's matrices by role; experts are stacked in one entry.

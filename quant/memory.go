@@ -5,11 +5,71 @@ import (
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/safeio"
 )
+
+// fit estimates the run's memory, extra bytes of it for what the recipe does not know, and leaves the hidden states on
+// disk when it would be too much otherwise. The run takes their room on disk anyway: there they wait for a resumed run.
+func (p *Plan) fit(r *Recipe, o *Options, extra int64) {
+	p.StatesOnDisk = false
+	p.Memory = memoryEstimate(p, r, o) + extra
+	if r.Needs() == 0 {
+		return
+	}
+	p.Scratch = 0
+	for _, windows := range streams(r, o) {
+		p.Scratch += 2 * stateBytes(p.Model, o, windows) // in front of a block and behind it
+	}
+	if o.Memory <= 0 || p.Memory <= o.Memory {
+		return
+	}
+	inMemory := p.Memory
+	p.StatesOnDisk = true
+	if p.Memory = memoryEstimate(p, r, o) + extra; p.Memory >= inMemory { // few windows
+		p.StatesOnDisk, p.Memory = false, inMemory
+	}
+}
+
+// checkMemory refuses a run that needs more than it may use, before it starts, and says what would do.
+func checkMemory(need int64, calibrated bool, o *Options) error {
+	if o.Memory <= 0 || need <= o.Memory {
+		return nil
+	}
+	even, less := "", "fewer --threads need"
+	if calibrated {
+		even, less = " even with the hidden states on disk", "fewer --threads or a shorter --seq-len need"
+	}
+	const mb = 1_000_000
+	return safeio.Limitf("the run needs about %d MB of memory%s, more than the limit of %d MB: --memory %dMB would do, %s less",
+		(need+mb-1)/mb, even, o.Memory/mb, (need+mb-1)/mb, less)
+}
+
+// streams lists the windows of every residual stream that runs.
+func streams(r *Recipe, o *Options) []int {
+	all := o.Calib.Windows
+	if !r.Needs().Has(NeedShift) {
+		return []int{all}
+	}
+	every := shiftEvery(all, o.Calib.SeqLen)
+	return []int{all, (all + every - 1) / every}
+}
+
+// stateBytes is the size of the hidden states of some windows.
+func stateBytes(m *arch.Model, o *Options, windows int) int64 {
+	return 4 * int64(windows) * int64(o.Calib.SeqLen) * int64(m.Hidden)
+}
+
+// stateMemory is what one residual stream takes: all its states, or a chunk of them.
+func stateMemory(m *arch.Model, o *Options, windows int, onDisk bool) int64 {
+	all := stateBytes(m, o, windows)
+	if !onDisk {
+		return all
+	}
+	return min(all, 4*int64(forward.ChunkTokens(m, o.Calib.Windows, o.Calib.SeqLen))*int64(m.Hidden))
+}
 
 // memoryEstimate is the expected peak of resident bytes, from shapes alone. It does not depend on the number of layers.
 func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
-	const base = 40 << 20 // program, runtime, buffers for copying and verifying
 	var block int64
 	for i := range p.Model.Blocks {
 		block = max(block, blockMemory(p.Model, &p.Model.Blocks[i], r.Needs()))
@@ -19,22 +79,18 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 			block = max(block, 6*4*int64(t.Linear.Out)*int64(t.Linear.In)) // a head: values, codes, errors
 		}
 	}
-	threads := o.Threads
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	total := base + block + int64(threads)*(panelBytes+rangeScratch*widestOutput(p))
+	threads := poolThreads(o.Threads)
+	total := baseBytes + block + int64(threads)*(panelBytes+rangeScratch*widestOutput(p))
 	if r.Needs() == 0 {
 		return total
 	}
 	set := o.Calib
 	hidden := int64(p.Model.Hidden)
 	tokens := int64(set.Windows) * int64(set.SeqLen)
-	total += 4*tokens*hidden + 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
-	if r.Needs().Has(NeedShift) {
-		every := int64(shiftEvery(set.Windows, set.SeqLen)) // the full-precision stream
-		total += 4 * ((int64(set.Windows) + every - 1) / every) * int64(set.SeqLen) * hidden
+	for _, windows := range streams(r, o) {
+		total += stateMemory(p.Model, o, windows, p.StatesOnDisk)
 	}
+	total += 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
 	if r.Needs().Has(NeedModules) {
 		// Inputs of both modules on the search windows, and their outputs: wanted and got.
 		search := min(tokens, max(searchTokens, int64(set.SeqLen)))
@@ -44,7 +100,27 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	return total
 }
 
+// imatrixMemory is what Imatrix takes beside the hidden states: a block as it is stored, with sums of its inputs.
+func imatrixMemory(m *arch.Model, o *Options) int64 {
+	var block int64
+	for i := range m.Blocks {
+		block = max(block, blockMemory(m, &m.Blocks[i], 0))
+	}
+	threads := poolThreads(o.Threads)
+	tokens := int64(o.Calib.Windows) * int64(o.Calib.SeqLen)
+	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
+}
+
+// poolThreads is the number of threads that an option stands for.
+func poolThreads(option int) int {
+	if option <= 0 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return option
+}
+
 const (
+	baseBytes    = 40 << 20    // program, runtime, buffers for copying and verifying
 	panelBytes   = 4 << 20     // panels of the matrix products, per thread
 	rangeScratch = 4 * 4 * 128 // bytes per output and thread while ranges of a group of 128 columns are searched
 )

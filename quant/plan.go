@@ -19,11 +19,14 @@ type Plan struct {
 	Out     *container.Plan
 	Notes   []Event // shapes that fell back, tensors unknown to the family
 	Engines []EngineNote
-	Memory  int64   // estimated peak of resident bytes
-	Work    float64 // estimated floating point operations, 0 when only bytes are moved
-	Disk    int64   // bytes the artifact occupies
-	Source  int64   // bytes of the source's tensors
-	index   []byte  // content of the shard index, nil for one file
+	Memory  int64 // estimated peak of resident bytes
+	Scratch int64 // bytes on disk beside the artifact while the run lasts
+	// StatesOnDisk says that the hidden states do not fit into the memory that the run may use. It changes no result byte.
+	StatesOnDisk bool
+	Work         float64 // estimated floating point operations, 0 when only bytes are moved
+	Disk         int64   // bytes the artifact occupies
+	Source       int64   // bytes of the source's tensors
+	index        []byte  // content of the shard index, nil for one file
 }
 
 // PlannedTensor is one tensor of the source and what replaces it.

@@ -28,7 +28,7 @@ func (j *job) open(ctx context.Context) error {
 	}
 	describe := j.describe()
 	j.out, err = formats.OpenJob(ctx, formats.JobOptions{Out: j.opts.Out, Key: jobKey(describe), Describe: describe,
-		Plan: j.plan.Out, Force: j.opts.Force, Inputs: inputPaths(j.src), Scratch: j.hiddenBytes()})
+		Plan: j.plan.Out, Force: j.opts.Force, Inputs: inputPaths(j.src), Scratch: j.plan.Scratch})
 	return err
 }
 
@@ -48,18 +48,6 @@ func jobKey(describe map[string]string) string {
 
 // inputPaths lists what the output must neither be nor contain.
 func inputPaths(src formats.Checkpoint) []string { return []string{src.Meta().Path} }
-
-// hiddenBytes is the most that saved hidden states take: those in front of two layers.
-func (j *job) hiddenBytes() int64 {
-	if j.recipe.Needs() == 0 {
-		return 0
-	}
-	streams := int64(1)
-	if j.recipe.Needs().Has(NeedShift) {
-		streams = 2
-	}
-	return 2 * streams * 4 * int64(j.opts.Calib.Windows) * int64(j.opts.Calib.SeqLen) * int64(j.plan.Model.Hidden)
-}
 
 // describe says what makes two runs the same job.
 func (j *job) describe() map[string]string {

@@ -2,7 +2,6 @@ package quant
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ func Run(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) (*Rep
 		return nil, err
 	}
 	defer j.out.Close()
+	defer func() { j.stream.close() }()
 	if err := j.resumed(); err != nil {
 		return nil, err
 	}
@@ -100,8 +100,9 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 		return nil, safeio.WithPath(err, meta.Path)
 	}
 	p.Engines = Engines(r.Layout, p.Tensors, r.GPTQ.DescAct)
-	p.Memory, p.Work = memoryEstimate(p, &r, &o), workEstimate(p, &r, &o)
-	return p, checkMemory(p.Memory, &o)
+	p.fit(&r, &o, 0)
+	p.Work = workEstimate(p, &r, &o)
+	return p, checkMemory(p.Memory, r.Needs() != 0, &o)
 }
 
 // storesGroupIndex refuses groups in activation order in a layout that has no place for them.
@@ -116,15 +117,6 @@ func (p *Plan) storesGroupIndex() error {
 		}
 	}
 	return nil
-}
-
-// checkMemory refuses a run that needs more than it may use, before it starts.
-func checkMemory(need int64, o *Options) error {
-	if o.Memory <= 0 || need <= o.Memory {
-		return nil
-	}
-	return safeio.Limitf("the run needs about %d MB of memory, more than the limit of %d MB; fewer --samples or a shorter --seq-len need less",
-		need>>20, o.Memory>>20)
 }
 
 // RefuseQuantized fails for a checkpoint whose weights are rounded already.
@@ -154,12 +146,7 @@ func checkCalibration(o *Options, m *arch.Model) error {
 	return nil
 }
 
-func newPool(threads int) *kernel.Pool {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
-	return kernel.NewPool(threads)
-}
+func newPool(threads int) *kernel.Pool { return kernel.NewPool(poolThreads(threads)) }
 
 // event passes an event on and keeps findings for the report. Under Strict a fallback stops the run.
 func (j *job) event(e Event) {

@@ -25,16 +25,25 @@ func shiftEvery(windows, seqLen int) int { return max(1, windows*seqLen/shiftTok
 // shiftWindows is the number of those among the first n windows.
 func (s *stream) shiftWindows(n int) int { return (n + s.every - 1) / s.every }
 
+// everyWindow returns the ids of those windows.
+func everyWindow(ids []int32, every, seqLen int) (some []int32) {
+	for i := 0; i < len(ids); i += every * seqLen {
+		some = append(some, ids[i:i+seqLen]...)
+	}
+	return some
+}
+
 // paired gathers, for the inputs of one kind, the second moments of the quantized stream and its distance from the
 // full-precision stream, D = E[(x_f − x)xᵀ], on the windows that both streams pass.
 type paired struct {
 	stream *stream
 	kind   arch.InputKind
 	sums   map[inputKey]*pairSum
-	full   []float32 // inputs of the full-precision stream for the chunk, [tokens, width]
-	before []float32 // its states, [tokens, hidden], as they were where the pass has changed them
-	window int       // of the full-precision stream, in which both begin
-	stray  []float32 // scratch: distance of the residual streams, [window, hidden]
+	full   []float32  // inputs of the full-precision stream for the chunk, [tokens, width]
+	before []float32  // its states, [tokens, hidden], as they were where the pass has changed them
+	hidden kernel.Mat // states of the quantized stream, [chunk, hidden]
+	window int        // of the full-precision stream, in which both begin
+	stray  []float32  // scratch: distance of the residual streams, [window, hidden]
 	width  int
 	first  int // token of the chunk's first row
 }
@@ -48,16 +57,20 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 		collect = s.runner.CollectMLP
 	}
 	p := &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}}
-	step := s.runner.ChunkTokens()
-	for lo := 0; lo < s.hidden.Rows; lo += step {
-		hi := min(lo+step, s.hidden.Rows)
-		p.first = lo
+	err := s.hidden.chunks(ctx, func(lo, hi int) (err error) {
 		if err := p.fullChunk(ctx, original, lo, hi); err != nil {
 			return err
 		}
-		if err := collect(ctx, l.Block, s.hidden.Slice(lo, hi, 0, s.hidden.Cols), forward.Selection{Last: kind}, p.add); err != nil {
+		if p.hidden, err = s.hidden.load(lo, hi); err != nil {
 			return err
 		}
+		return collect(ctx, l.Block, p.hidden, forward.Selection{Last: kind}, p.add)
+	})
+	if err != nil {
+		return err
+	}
+	if p.writes() {
+		s.full.from = s.full.to
 	}
 	for _, in := range l.Arch.Inputs() {
 		key := inputKey{in.Kind, in.Expert}
@@ -74,22 +87,34 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 
 // fullChunk passes the full-precision stream's share of tokens [lo, hi) up to the inputs, or past them.
 func (p *paired) fullChunk(ctx context.Context, original *forward.Block, lo, hi int) error {
-	s, seq := p.stream, p.stream.runner.SeqLen()
-	p.full, p.window = p.full[:0], s.shiftWindows(lo/seq)
-	x := s.full.Slice(p.window*seq, s.shiftWindows(hi/seq)*seq, 0, s.full.Cols)
-	p.before = p.before[:0]
-	for i := 0; i < x.Rows && p.writes(); i++ {
-		p.before = append(p.before, x.Row(i)...)
+	s := p.stream
+	x, err := p.loadFull(lo, hi)
+	if err != nil || x.Rows == 0 {
+		return err
 	}
+	sel := forward.Selection{Last: p.kind}
 	switch p.kind {
-	case arch.OIn:
-		return s.runner.ForwardAttn(ctx, original, x, p.keep)
-	case arch.DownIn:
-		return s.runner.ForwardMLP(ctx, original, x, p.keep)
+	case arch.AttnIn:
+		return s.runner.Collect(ctx, original, x, sel, p.keep)
 	case arch.MLPIn:
-		return s.runner.CollectMLP(ctx, original, x, forward.Selection{Last: p.kind}, p.keep)
+		return s.runner.CollectMLP(ctx, original, x, sel, p.keep)
 	}
-	return s.runner.Collect(ctx, original, x, forward.Selection{Last: p.kind}, p.keep)
+	p.before = append(p.before[:0], x.F32[:x.Rows*x.Cols]...)
+	half := s.runner.ForwardAttn
+	if p.kind == arch.DownIn {
+		half = s.runner.ForwardMLP
+	}
+	if err := half(ctx, original, x, p.keep); err != nil {
+		return err
+	}
+	return s.full.store(x, p.window*s.runner.SeqLen())
+}
+
+// loadFull begins a chunk and returns the full-precision stream's share of tokens [lo, hi).
+func (p *paired) loadFull(lo, hi int) (kernel.Mat, error) {
+	s, seq := p.stream, p.stream.runner.SeqLen()
+	p.first, p.full, p.window = lo, p.full[:0], s.shiftWindows(lo/seq)
+	return s.full.load(p.window*seq, s.shiftWindows(hi/seq)*seq)
 }
 
 // writes reports whether linears that read this kind write to the residual stream.
@@ -118,7 +143,7 @@ func (p *paired) add(in forward.Sample) {
 	if sum == nil {
 		writes := 0
 		if in.Expert < 0 && p.writes() {
-			writes = s.hidden.Cols
+			writes = s.hidden.cols
 		}
 		sum = newPairSum(in.X.Cols, in.Expert < 0, writes, s.job.recipe.Needs().Has(NeedGram32))
 		p.sums[key] = sum
@@ -149,14 +174,14 @@ func (p *paired) add(in forward.Sample) {
 // addDistance adds (x_f − x)ᵀ·x, and (r_f − r)ᵀ·x where the linears write to the residual stream r, for tokens from token
 // on, which begin at row of the full-precision chunk.
 func (p *paired) addDistance(sum *pairSum, half, row, token int, x kernel.Mat) {
-	pool, width, hidden := p.stream.job.pool, p.width, p.stream.hidden
+	pool, width, hidden := p.stream.job.pool, p.width, p.hidden
 	full := kernel.MatF32(x.Rows, width, p.full[row*width:(row+x.Rows)*width])
 	pool.Run(x.Rows, func(i int) { kernel.AddScaled(full.Row(i), x.Row(i), -1) })
 	kernel.GemmTN(pool, kernel.MatF32(width, width, sum.d[half]), full, x, true)
 	if sum.r[half] != nil {
 		p.stray = append(p.stray[:0], p.before[row*hidden.Cols:(row+x.Rows)*hidden.Cols]...)
 		stray := kernel.MatF32(x.Rows, hidden.Cols, p.stray)
-		pool.Run(x.Rows, func(i int) { kernel.AddScaled(stray.Row(i), hidden.Row(token+i), -1) })
+		pool.Run(x.Rows, func(i int) { kernel.AddScaled(stray.Row(i), hidden.Row(token-p.first+i), -1) })
 		kernel.GemmTN(pool, kernel.MatF32(hidden.Cols, width, sum.r[half]), stray, x, true)
 	}
 	sum.pairs[half] += int64(x.Rows)

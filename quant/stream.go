@@ -1,24 +1,19 @@
 package quant
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
-	"math"
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
-	"github.com/llmquant/quantize/formats/safeio"
-	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/formats/tensor"
 )
 
 // stream is the residual stream of the calibration windows on its way through the blocks.
 type stream struct {
 	job    *job
-	hidden kernel.Mat // [windows·seqLen, hidden]
-	full   kernel.Mat // the same of the full-precision model, with NeedShift: one window in every, in order
+	hidden *residual
+	full   *residual // the same of the full-precision model, with NeedShift: one window in every, in order
 	every  int
 	runner *forward.Runner
 }
@@ -28,85 +23,62 @@ type stream struct {
 const searchTokens = 8192
 
 // begin makes the stream stand in front of layer first: embeddings, or the hidden states an earlier run saved.
-func (s *stream) begin(ctx context.Context, first int) error {
+func (s *stream) begin(ctx context.Context, first int) (err error) {
 	set, m := s.job.opts.Calib, s.job.plan.Model
+	s.close()
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
-	tokens := set.Windows * set.SeqLen
-	s.hidden = kernel.MatF32(tokens, m.Hidden, make([]float32, tokens*m.Hidden))
-	if s.shifted() {
-		s.every = shiftEvery(set.Windows, set.SeqLen)
-		rows := s.shiftWindows(set.Windows) * set.SeqLen
-		s.full = kernel.MatF32(rows, m.Hidden, make([]float32, rows*m.Hidden))
-	}
-	if first == 0 {
-		if err := s.runner.Embed(s.hidden, set.IDs[:tokens], s.job.src); err != nil {
-			return safeio.WithPath(err, s.job.src.Meta().Path)
-		}
-		for i := 0; i < s.full.Rows; i += set.SeqLen {
-			copy(s.full.F32[i*m.Hidden:(i+set.SeqLen)*m.Hidden], s.hidden.F32[i*s.every*m.Hidden:])
-		}
-		return nil
-	}
-	for name, states := range s.blobs(first) {
-		if err := s.load(name, states); err != nil {
+	// Feedback works behind the part of the model that is quantized already, and that starts with the embeddings.
+	embeddings := tensor.Source(s.job.src)
+	if first == 0 && s.job.recipe.Needs().Has(NeedSequential) {
+		if embeddings, err = s.job.sink.embeddings(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	ids := set.IDs[:set.Windows*set.SeqLen]
+	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first, embeddings, ids); err == nil && s.shifted() {
+		s.every = shiftEvery(set.Windows, set.SeqLen)
+		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first, s.job.src, everyWindow(ids, s.every, set.SeqLen))
+	}
+	return err
 }
 
 // shifted reports whether the full-precision stream runs beside the quantized one.
 func (s *stream) shifted() bool { return s.job.recipe.Needs().Has(NeedShift) }
 
-// blobs names the saved states in front of a layer.
-func (s *stream) blobs(layer int) map[string]kernel.Mat {
-	blobs := map[string]kernel.Mat{hiddenBlob(layer): s.hidden}
+// residuals are the streams that run.
+func (s *stream) residuals() []*residual {
 	if s.shifted() {
-		blobs["full-"+hiddenBlob(layer)] = s.full
+		return []*residual{s.hidden, s.full}
 	}
-	return blobs
-}
-
-// load reads saved states.
-func (s *stream) load(name string, states kernel.Mat) error {
-	r, err := s.job.out.LoadBlob(name)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	in := bufio.NewReaderSize(r, 1<<20)
-	buf := make([]byte, 4*states.Cols)
-	for i := range states.Rows {
-		if _, err := io.ReadFull(in, buf); err != nil {
-			return err
-		}
-		for k, row := 0, states.Row(i); k < len(row); k++ {
-			row[k] = math.Float32frombits(binary.LittleEndian.Uint32(buf[4*k:]))
-		}
-	}
-	return nil
+	return []*residual{s.hidden}
 }
 
 // save keeps the states in front of a layer, so that a killed run loses one block at most.
 func (s *stream) save(layer int) error {
-	for name, states := range s.blobs(layer) {
-		err := s.job.out.SaveBlob(name, func(w io.Writer) error {
-			buf := make([]byte, 4*states.Cols)
-			for i := range states.Rows {
-				for k, v := range states.Row(i) {
-					binary.LittleEndian.PutUint32(buf[4*k:], math.Float32bits(v))
-				}
-				if _, err := w.Write(buf); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+	for _, r := range s.residuals() {
+		if err := r.save(layer); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// turn lets go of the states in front of a finished layer.
+func (s *stream) turn() error {
+	for _, r := range s.residuals() {
+		if err := r.turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the files of a stream that was begun.
+func (s *stream) close() {
+	if s != nil {
+		s.hidden.close()
+		s.full.close()
+	}
 }
 
 // parallel gathers statistics in one forward pass with the original weights, whose output is the next layer's input,
@@ -114,7 +86,7 @@ func (s *stream) save(layer int) error {
 func (s *stream) parallel(ctx context.Context, l *Layer, round func(*arch.Linear) error) error {
 	needs := s.job.recipe.Needs()
 	g := newGather(s, l, needs)
-	if err := s.runner.Forward(ctx, l.Block, s.hidden, g.tap); err != nil {
+	if err := s.hidden.forward(ctx, s.runner.Forward, l.Block, g.tap); err != nil {
 		return err
 	}
 	g.finish(l)
@@ -130,7 +102,7 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 	needs := s.job.recipe.Needs()
 	if len(s.job.recipe.Transforms) > 0 {
 		g := newGather(s, l, needs)
-		if err := s.runner.Collect(ctx, l.Block, s.hidden, forward.Selection{Last: arch.DownIn}, g.tap); err != nil {
+		if err := s.hidden.collect(ctx, s.runner.Collect, l.Block, forward.Selection{Last: arch.DownIn}, g.tap); err != nil {
 			return err
 		}
 		g.finish(l)
@@ -147,12 +119,12 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 			return err
 		}
 		if kind == arch.OIn {
-			if err := s.runner.ForwardAttn(ctx, l.Block, s.hidden, nil); err != nil {
+			if err := s.hidden.forward(ctx, s.runner.ForwardAttn, l.Block, nil); err != nil {
 				return err
 			}
 		}
 	}
-	return s.runner.ForwardMLP(ctx, l.Block, s.hidden, nil)
+	return s.hidden.forward(ctx, s.runner.ForwardMLP, l.Block, nil)
 }
 
 // collect gathers the statistics of one kind of input behind what is quantized so far.
@@ -166,7 +138,7 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 	}
 	g := newGather(s, l, s.job.recipe.Needs()&^NeedModules)
 	g.only = &kind
-	if err := collect(ctx, l.Block, s.hidden, forward.Selection{Last: kind}, g.tap); err != nil {
+	if err := s.hidden.collect(ctx, collect, l.Block, forward.Selection{Last: kind}, g.tap); err != nil {
 		return err
 	}
 	g.finish(l)
@@ -204,13 +176,4 @@ func (s *stream) transform(ctx context.Context, l *Layer) error {
 		}
 	}
 	return check.verify(l)
-}
-
-// forget drops the hidden states in front of a finished layer.
-func (s *stream) forget(layer int) {
-	if layer > 0 {
-		for name := range s.blobs(layer) {
-			s.job.out.DropBlob(name)
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
 )
@@ -25,15 +26,12 @@ type VerifyTensor struct {
 	MaxAbsError float64 `json:"max_abs_error"`
 }
 
-// maxRelError is how far a tensor may be from the base before verification fails: plain rounding to two bits stays
-// well below it, a wrong tensor (a swapped matrix, a lost scale) does not.
-const maxRelError = 0.75
-
 // Verify compares an artifact, read through its own reader, with the model it was made from. Scales that a transform
 // folded from one tensor into another are recognised by comparing producers, and taken out again. Both sources must
-// read dense tensors.
-func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, quantized func(name string) bool) (*VerifyResult, error) {
-	v := &verifier{out: out, base: base, scales: map[string][]float32{}}
+// read dense tensors; scheme tells how out stores a tensor that is quantized (formats.StoredScheme), which decides how
+// far it may be off.
+func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, scheme func(name string) (packing.Scheme, bool)) (*VerifyResult, error) {
+	v := &verifier{out: out, base: base, scheme: scheme, scales: map[string][]float32{}, norms: map[string]*arch.Pair{}, noise: map[string]float64{}}
 	if err := v.findFolds(m); err != nil {
 		return nil, err
 	}
@@ -42,11 +40,12 @@ func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, quantiz
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		row, err := v.compare(info, quantized)
+		row, ok, err := v.compare(info)
 		if err != nil {
 			return nil, err
 		}
 		res.Tensors = append(res.Tensors, row)
+		res.OK = res.OK && ok
 	}
 	for _, info := range out.Tensors() {
 		if _, ok := base.Lookup(info.Name); !ok {
@@ -54,7 +53,7 @@ func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, quantiz
 		}
 	}
 	for _, t := range res.Tensors {
-		if t.Status == "missing" || t.Status == "extra" || !(t.RelError <= maxRelError) {
+		if t.Status == "missing" || t.Status == "extra" {
 			res.OK = false
 		}
 	}
@@ -64,8 +63,11 @@ func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, quantiz
 // verifier holds, per tensor, the factors that a transform folded in: columns of a reader, rows of a producer.
 type verifier struct {
 	out, base tensor.Source
-	scales    map[string][]float32 // columns of this weight were multiplied by these
-	rows      map[string][]float32 // rows of this tensor were divided by these
+	scheme    func(string) (packing.Scheme, bool)
+	scales    map[string][]float32  // columns of this weight were multiplied by these
+	rows      map[string][]float32  // rows of this tensor were divided by these
+	norms     map[string]*arch.Pair // norms that changed, with their readers
+	noise     map[string]float64    // how far the rows' factors may be from the truth, by bias
 }
 
 // findFolds recovers the scales of every pair from its producer.
@@ -93,6 +95,9 @@ func (v *verifier) findFold(p *arch.Pair) error {
 			if s[k] = was[k] / is[k]; is[k] == 0 || was[k] == 0 {
 				s[k] = 1
 			}
+			if is[k] != was[k] {
+				v.norms[p.Norm] = p
+			}
 		}
 		v.rows[p.Norm] = s
 	} else {
@@ -103,15 +108,16 @@ func (v *verifier) findFold(p *arch.Pair) error {
 		// The producer is rounded itself, so its rows give the scale only up to its own error: least squares per row,
 		// against its columns' own scales when it is a reader of another pair.
 		columns, row := v.scales[p.Prev.Weight()], make([]float32, p.Prev.Out)
+		rounding := &slopes{cross: make([]float64, p.Prev.Out), was: make([]float64, p.Prev.Out), is: make([]float64, p.Prev.Out), rows: p.Prev.In}
 		for n := range row {
-			row[n] = 1 / rowFactor(was[n*p.Prev.In:(n+1)*p.Prev.In], is[n*p.Prev.In:(n+1)*p.Prev.In], columns)
+			row[n] = 1 / rounding.row(n, was[n*p.Prev.In:(n+1)*p.Prev.In], is[n*p.Prev.In:(n+1)*p.Prev.In], columns)
 		}
 		for k := range s {
 			s[k] = row[p.PrevRow(k)]
 		}
 		v.rows[p.Prev.Weight()] = row
 		if p.Prev.Bias {
-			v.rows[p.Prev.Name+".bias"] = row
+			v.rows[p.Prev.Name+".bias"], v.noise[p.Prev.Name+".bias"] = row, rounding.noise()
 		}
 	}
 	for _, lin := range p.Linears {
@@ -121,23 +127,6 @@ func (v *verifier) findFold(p *arch.Pair) error {
 		v.scales[p.Router.Weight()] = s
 	}
 	return nil
-}
-
-// rowFactor is the least-squares f of is ≈ f·was·columns.
-func rowFactor(was, is, columns []float32) float32 {
-	var num, den float64
-	for k, w := range was {
-		x := float64(w)
-		if columns != nil {
-			x *= float64(columns[k])
-		}
-		num += float64(x * float64(is[k]))
-		den += float64(x * x)
-	}
-	if f := num / den; den > 0 && f > 0 {
-		return float32(f)
-	}
-	return 1
 }
 
 // both reads a tensor of both models.
@@ -163,52 +152,76 @@ func floats(src tensor.Source, info tensor.Info) ([]float32, error) {
 }
 
 // compare judges one tensor of the base.
-func (v *verifier) compare(info tensor.Info, quantized func(string) bool) (VerifyTensor, error) {
-	row := VerifyTensor{Name: info.Name}
-	got, ok := v.out.Lookup(info.Name)
-	if !ok {
+func (v *verifier) compare(info tensor.Info) (row VerifyTensor, ok bool, err error) {
+	row.Name = info.Name
+	got, found := v.out.Lookup(info.Name)
+	if !found {
 		row.Status = "missing"
-		return row, nil
+		return row, false, nil
 	}
 	if !got.SameShape(info.Shape...) {
-		return row, &safeio.Error{Op: "verify", Tensor: info.Name, Off: -1, Err: &wrongShape{info.Shape, got.Shape}}
+		return row, false, &safeio.Error{Op: "verify", Tensor: info.Name, Off: -1, Err: &wrongShape{info.Shape, got.Shape}}
 	}
 	if !info.DType.IsFloat() {
-		return v.compareBytes(row, info, got)
+		row, err = v.compareBytes(row, info, got)
+		return row, row.RelError == 0, err
 	}
 	was, is, _, err := v.both(info.Name)
 	if err != nil {
-		return row, err
+		return row, false, err
 	}
 	row.Status = "exact"
-	if quantized(info.Name) {
+	s, quantized := v.scheme(info.Name)
+	ok = true
+	if quantized {
 		row.Status = "quantized"
+		ok = v.foldedOK(info, s, was, is)
 	}
-	v.unfold(info, is)
+	v.fold(info, is, true)
 	row.RelError = relError(is, was)
 	for i, w := range was {
 		row.MaxAbsError = math.Max(row.MaxAbsError, math.Abs(float64(is[i])-float64(w)))
 	}
-	if row.Status == "exact" && (row.MaxAbsError > 0 || got.DType != info.DType) {
+	limit := floatLimit + v.noise[info.Name]
+	if pair := v.norms[info.Name]; pair != nil {
+		if row.RelError, limit, err = v.unexplained(pair); err != nil {
+			return row, false, err
+		}
+	}
+	if !quantized {
+		ok = row.RelError <= limit
+	}
+	if row.Status == "exact" && (row.MaxAbsError > 0 || row.RelError > 0 || got.DType != info.DType) {
 		row.Status = "kept"
 	}
-	return row, nil
+	return row, ok, nil
 }
 
-// unfold takes the folded scales out of a tensor's values.
-func (v *verifier) unfold(info tensor.Info, values []float32) {
+// fold multiplies the folded scales into a tensor's values, or with out takes them out.
+func (v *verifier) fold(info tensor.Info, values []float32, out bool) {
 	columns, rows := v.scales[info.Name], v.rows[info.Name]
 	width := int(info.Shape[len(info.Shape)-1])
 	if len(info.Shape) == 1 {
 		width = 1
 	}
+	if len(columns) != width {
+		columns = nil
+	}
+	if len(rows)*width != len(values) {
+		rows = nil
+	}
 	for i := range values {
-		if columns != nil && len(columns) == width {
-			values[i] /= columns[i%width]
+		f := float32(1)
+		if columns != nil {
+			f = columns[i%width]
 		}
-		if rows != nil && len(rows)*width == len(values) {
-			values[i] *= rows[i/width]
+		if rows != nil {
+			f /= rows[i/width]
 		}
+		if out {
+			f = 1 / f
+		}
+		values[i] *= f
 	}
 }
 

@@ -3,7 +3,6 @@ package chat
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,16 +12,30 @@ import (
 // maxTemplate bounds the file of a template; the largest known has 25 kB.
 const maxTemplate = 1 << 20
 
-// Select returns the template that a user asked for: "" is the model's own from its directory, chatml and plain are
-// built in, anything else is a Jinja file (with the special tokens of the directory).
-func Select(choice, dir string) (*Template, error) {
+// Files reads a file of a model by name; one that the model lacks gives fs.ErrNotExist. Not every model is a directory: a
+// GGUF file holds the same in its metadata.
+type Files func(name string) ([]byte, error)
+
+// Dir reads the files of a directory.
+func Dir(dir string) Files {
+	return func(name string) ([]byte, error) {
+		if dir == "" {
+			return nil, fs.ErrNotExist
+		}
+		return safeio.ReadFile(filepath.Join(dir, name), safeio.DefaultLimits().ConfigJSON)
+	}
+}
+
+// Select returns the template that a user asked for: "" is the model's own, chatml and plain are built in, anything else
+// is a Jinja file (with the special tokens of the model). model names the model in messages.
+func Select(choice, model string, files Files) (*Template, error) {
 	if t := Builtin(choice); t != nil {
 		return t, nil
 	}
 	if choice == "" {
-		return Open(dir)
+		return Open(model, files)
 	}
-	config, err := readConfig(dir)
+	config, err := readConfig(model, files)
 	if err != nil {
 		return nil, err
 	}
@@ -33,26 +46,29 @@ func Select(choice, dir string) (*Template, error) {
 	return Parse(string(src), choice, config.tokens())
 }
 
-// Open finds the chat template of a model directory where Transformers does: chat_template.jinja, then chat_template
-// in tokenizer_config.json (a string, or a list of named ones of which "default" serves), then chat_template.json.
-func Open(dir string) (*Template, error) {
-	config, err := readConfig(dir)
+// Open finds the chat template of a model where Transformers does: chat_template.jinja, then chat_template in
+// tokenizer_config.json (a string, or a list of named ones of which "default" serves), then chat_template.json.
+func Open(model string, files Files) (*Template, error) {
+	config, err := readConfig(model, files)
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "chat_template.jinja")
-	src, err := safeio.ReadFile(path, maxTemplate)
+	path := filepath.Join(model, "chat_template.jinja")
+	src, err := files("chat_template.jinja")
+	if err == nil && len(src) > maxTemplate {
+		err = &safeio.Error{Op: "read chat template", Path: path, Off: -1, Err: safeio.Limitf("%d bytes, more than %d", len(src), maxTemplate)}
+	}
 	if err == nil {
 		return Parse(string(src), path, config.tokens())
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	path = filepath.Join(dir, "tokenizer_config.json")
+	path = filepath.Join(model, "tokenizer_config.json")
 	source := config.main.Get("chat_template")
 	if !source.Exists() {
-		path = filepath.Join(dir, "chat_template.json")
-		legacy, err := optional(path)
+		path = filepath.Join(model, "chat_template.json")
+		legacy, err := optional(path, files)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +79,7 @@ func Open(dir string) (*Template, error) {
 		return nil, &safeio.Error{Op: "read chat template", Path: path, Off: -1, Hint: Hint, Err: err}
 	}
 	if text == "" {
-		return nil, &safeio.Error{Op: "read chat template", Path: dir, Off: -1, Hint: Hint, Err: safeio.Unsupportedf(
+		return nil, &safeio.Error{Op: "read chat template", Path: model, Off: -1, Hint: Hint, Err: safeio.Unsupportedf(
 			"the data holds conversations and the model has no chat template")}
 	}
 	return Parse(text, path, config.tokens())
@@ -107,27 +123,31 @@ func defaultTemplate(v safeio.Value) (string, error) {
 // config holds the files that name a model's special tokens.
 type config struct{ main, specials safeio.Value }
 
-// readConfig reads the files that are there; a directory may have neither.
-func readConfig(dir string) (config, error) {
+// readConfig reads the files that are there; a model may have neither.
+func readConfig(model string, files Files) (config, error) {
 	var c config
-	if dir == "" {
-		return c, nil
-	}
 	var err error
-	if c.main, err = optional(filepath.Join(dir, "tokenizer_config.json")); err != nil {
+	if c.main, err = optional(filepath.Join(model, "tokenizer_config.json"), files); err != nil {
 		return c, err
 	}
-	c.specials, err = optional(filepath.Join(dir, "special_tokens_map.json"))
+	c.specials, err = optional(filepath.Join(model, "special_tokens_map.json"), files)
 	return c, err
 }
 
-// optional parses a JSON file, and takes a missing one for empty.
-func optional(path string) (safeio.Value, error) {
-	v, err := safeio.ParseFile(path, safeio.DefaultLimits().ConfigJSON)
-	if errors.Is(err, os.ErrNotExist) {
+// optional parses a JSON file, and takes a missing one for empty. path is for messages.
+func optional(path string, files Files) (safeio.Value, error) {
+	text, err := files(filepath.Base(path))
+	if errors.Is(err, fs.ErrNotExist) {
 		return safeio.Value{}, nil
 	}
-	return v, err
+	if err != nil {
+		return safeio.Value{}, err
+	}
+	v, err := safeio.ParseJSON(text)
+	if err != nil {
+		return v, safeio.WithPath(err, path)
+	}
+	return v, nil
 }
 
 // specialNames are the variables Transformers defines for a template, each only when the tokenizer has such a token.

@@ -138,7 +138,8 @@ func modelDir(t *testing.T, files map[string]string) string {
 func TestOpen(t *testing.T) {
 	const config = `"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>","pad_token":null,"extra_special_tokens":{"image_token":"<img>"}`
 	render := func(choice string, files map[string]string) string {
-		tpl, err := Select(choice, modelDir(t, files))
+		dir := modelDir(t, files)
+		tpl, err := Select(choice, dir, Dir(dir))
 		require.NoError(t, err)
 		out, err := tpl.Render(context.Background(), conversation[1:2])
 		require.NoError(t, err)
@@ -175,9 +176,10 @@ func TestOpen(t *testing.T) {
 		{map[string]string{"tokenizer_config.json": `{"chat_template":"{% if %}"}`}, safeio.ErrUnsupported},
 		{map[string]string{"chat_template.jinja": string(make([]byte, 2<<20))}, safeio.ErrLimit},
 	} {
-		_, err := Select("", modelDir(t, c.files))
+		dir := modelDir(t, c.files)
+		_, err := Select("", dir, Dir(dir))
 		require.ErrorIs(t, err, c.class, "%v", c.files)
 	}
-	_, err := Select("missing.jinja", "")
+	_, err := Select("missing.jinja", "", Dir(""))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

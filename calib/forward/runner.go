@@ -52,6 +52,9 @@ func (r *Runner) SeqLen() int { return r.size.seq }
 // are added on this grid.
 func (r *Runner) ChunkTokens() int { return r.size.chunk }
 
+// ChunkTokens is Runner.ChunkTokens of a Runner of these arguments.
+func ChunkTokens(m *arch.Model, windows, seqLen int) int { return sizesOf(m, 1, windows, seqLen).chunk }
+
 // ScratchBytes returns the memory that a Runner of these arguments takes at most, beside weights, hidden states and
 // the packing buffers of the matrix products.
 func ScratchBytes(m *arch.Model, threads, windows, seqLen int) int64 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -125,6 +126,10 @@ func (c *console) measure(ctx *cli.Context, model formats.Checkpoint, path strin
 // evalOptions reads the data with the model's tokenizer.
 func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.Options, error) {
 	o := eval.Options{Protocol: eval.Protocol(ctx.String("protocol")), SeqLen: ctx.Int("seq-len"), Stride: ctx.Int("stride"), BOS: -1, Threads: threads(ctx)}
+	var err error
+	if o.Memory, err = memoryLimit(ctx); err != nil {
+		return o, err
+	}
 	m, err := arch.Resolve(model.Meta().Config, model)
 	if err != nil {
 		return o, err
@@ -140,7 +145,7 @@ func evalOptions(ctx *cli.Context, model formats.Checkpoint, path string) (eval.
 	}
 	text := &lazyTokenizer{path: path}
 	stream, err := calib.ReadStream(ctx.Context, ctx.StringSlice("data"),
-		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path}, text, m.Vocab)
+		calib.Options{Column: ctx.String("data-column"), Template: ctx.String("chat-template"), ModelDir: path, ModelFiles: chatFiles(path)}, text, m.Vocab)
 	if err = text.check(err); err != nil {
 		return o, err
 	}
@@ -223,9 +228,12 @@ func (c *console) continuation(ctx *cli.Context, model formats.Checkpoint, path,
 	c.endProgress()
 	fmt.Fprintf(c.out, "%s", prompt)
 	shown := t.Decode(ids)
-	stop, hasStop := t.EOS()
+	stop := eval.StopIDs(model)
+	if id, ok := t.EOS(); ok {
+		stop = append(stop, id)
+	}
 	err = eval.Continue(ctx.Context, model, ids, ctx.Int("prompt-tokens"), threads(ctx), func(id int32) bool {
-		if hasStop && id == stop {
+		if slices.Contains(stop, id) {
 			return false
 		}
 		ids = append(ids, id)

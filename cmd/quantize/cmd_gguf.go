@@ -234,7 +234,11 @@ func (c *console) imatrix(ctx *cli.Context) error {
 		return err
 	}
 	defer src.Close()
-	m, err := c.computeImatrix(ctx, src, path, quant.Options{Threads: ctx.Int("threads"), Events: c.event})
+	memory, err := memoryLimit(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := c.computeImatrix(ctx, src, path, quant.Options{Out: out, Threads: ctx.Int("threads"), Memory: memory, Events: c.event})
 	if err != nil {
 		return err
 	}

@@ -153,13 +153,8 @@ func (c *console) jobOptions(ctx *cli.Context) (quant.Options, error) {
 	if o.MaxShard, err = parseSize("max-shard-size", ctx.String("max-shard-size")); err != nil {
 		return o, err
 	}
-	o.Memory = defaultMemory()
-	if s := ctx.String("memory"); s != "" {
-		if o.Memory, err = parseSize("memory", s); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
+	o.Memory, err = memoryLimit(ctx)
+	return o, err
 }
 
 // calibration is what the flags say about calibration data.
@@ -199,7 +194,7 @@ func loadCalibration(ctx context.Context, cal calibration, modelDir string, mode
 		cal.seqLen = model.MaxPos
 	}
 	text := &lazyTokenizer{path: modelDir}
-	set, err := calib.Load(ctx, cal.paths, calib.Options{Column: cal.column, Samples: cal.samples, SeqLen: cal.seqLen, Template: cal.template, ModelDir: modelDir}, text, model.Vocab)
+	set, err := calib.Load(ctx, cal.paths, calib.Options{Column: cal.column, Samples: cal.samples, SeqLen: cal.seqLen, Template: cal.template, ModelDir: modelDir, ModelFiles: chatFiles(modelDir)}, text, model.Vocab)
 	return set, text.check(err)
 }
 

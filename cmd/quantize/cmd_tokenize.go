@@ -42,7 +42,7 @@ func (c *console) tokenize(ctx *cli.Context) error {
 		return c.printIDs(t.EncodeAppend(nil, args[1], special))
 	}
 	src, err := calib.OpenSource([]string{file}, calib.Options{Column: ctx.String("calib-column"), Template: ctx.String("chat-template"),
-		ModelDir: args[0], NoSpecial: !special})
+		ModelDir: args[0], ModelFiles: chatFiles(args[0]), KeepEmpty: true, NoSpecial: !special})
 	if err != nil {
 		return err
 	}

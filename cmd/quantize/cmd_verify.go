@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmquant/quantize/formats"
 	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/quant"
 )
@@ -49,7 +50,8 @@ func (c *console) verify(ctx *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	res, err := quant.Verify(ctx.Context, out, base, m, quantizedIn(stored))
+	res, err := quant.Verify(ctx.Context, out, base, m,
+		func(name string) (packing.Scheme, bool) { return formats.StoredScheme(out, name) })
 	if err != nil {
 		return err
 	}
@@ -65,14 +67,6 @@ func (c *console) verify(ctx *cli.Context) error {
 			Err: &gateError{"the artifact does not stand for the base model"}}
 	}
 	return nil
-}
-
-// quantizedIn tells which weights an artifact stores in a quantized form: those it has no dense tensor of that name for.
-func quantizedIn(stored formats.Checkpoint) func(string) bool {
-	return func(name string) bool {
-		_, dense := stored.Lookup(name)
-		return !dense
-	}
 }
 
 func (c *console) printVerify(res *quant.VerifyResult) error {

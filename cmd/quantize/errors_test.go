@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 		"empty directory":    {t.TempDir(), nil, exitIO, nil},
 		"no such tensor":     {model, []string{"--tensor", "nothing=keep"}, exitUsage, []string{"nothing=keep"}},
 		"not a linear":       {model, []string{"--tensor", "norm=int8"}, exitUsage, []string{"norm=int8"}},
-		"little memory":      {model, []string{"--memory", "1MB"}, exitCorrupt, []string{"memory"}},
+		"little memory":      {model, []string{"--memory", "1MB"}, exitCorrupt, []string{"memory", "even with the hidden states on disk", "MB would do"}},
 		"strict":             {model, []string{"--strict", "--group-size", "48"}, exitUnsupported, []string{"48", "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.up_proj"}},
 		"inside the input":   {model, []string{"-o", filepath.Join(model, "out")}, exitUnsupported, []string{model}},
 		"the input itself":   {model, []string{"-o", model, "-f"}, exitUnsupported, []string{model}},
@@ -136,6 +137,11 @@ func TestDryRun(t *testing.T) {
 		for _, key := range []string{"tensors", "memory", "disk"} {
 			require.NotEmpty(t, plan[key], key)
 		}
+		if slices.Contains(args, "awq") {
+			require.Contains(t, text.out, "more while it runs")
+			require.NotEmpty(t, plan["scratch"])
+		}
+		require.Equal(t, false, plan["states_on_disk"])
 	}
 	require.Empty(t, entries(t, dir))
 }

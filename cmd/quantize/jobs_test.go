@@ -194,10 +194,29 @@ func TestTokenize(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "docs.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte("{\"text\":\"hi\"}\n{\"text\":\"\"}\n{\"text\":\"package main\"}\n"), 0o644))
 	lines := strings.Split(strings.TrimSuffix(quantize(t, "tokenize", golm, "--file", file, "--no-special").ok(t).out, "\n"), "\n")
-	require.Equal(t, "[1988]", lines[0])
-	require.Len(t, lines, 2, "a document without text has no line")
+	require.Len(t, lines, 3, "every document has a line")
+	require.Equal(t, []string{"[1988]", "[]"}, lines[:2])
 	quantize(t, "tokenize", tiny(t), "hi").fails(t, exitUnsupported)
 	quantize(t, "tokenize", filepath.Join(t.TempDir(), "x"), "hi").fails(t, exitIO)
+}
+
+// A conversation is laid out by the model's own template, which a GGUF file keeps in its metadata.
+func TestChatTemplateOfGGUF(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "model")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(golm)))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"),
+		[]byte(`{% for m in messages %}// {{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}`), 0o644))
+	file, gguf := filepath.Join(t.TempDir(), "chat.jsonl"), filepath.Join(t.TempDir(), "model.gguf")
+	text := `{"messages":[{"role":"user","content":"func main"},{"role":"assistant","content":"return nil"}]}` + "\n"
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat(text, 20)), 0o644))
+	quantize(t, "convert", dir, "--format", "gguf", "-o", gguf).ok(t)
+	want := quantize(t, "tokenize", dir, "--file", file).ok(t).out
+	require.Equal(t, want, quantize(t, "tokenize", gguf, "--file", file).ok(t).out)
+	quantize(t, "imatrix", gguf, "--calib", file, "--samples", "2", "--seq-len", "32", "-o", filepath.Join(t.TempDir(), "m.gguf")).ok(t)
+
+	quantize(t, "convert", golm, "--format", "gguf", "-o", gguf, "-f").ok(t)
+	quantize(t, "tokenize", gguf, "--file", file).fails(t, exitUnsupported, "no chat template")
+	quantize(t, "tokenize", gguf, "--file", file, "--chat-template", "plain").ok(t)
 }
 
 // Inspection shows what lies where, of dense checkpoints and artifacts alike.

@@ -5,10 +5,20 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 )
 
 // memoryShare is how much of the memory that the process may take a run plans with.
 const memoryShare = 0.8
+
+// memoryLimit is --memory, or the default.
+func memoryLimit(ctx *cli.Context) (int64, error) {
+	if s := ctx.String("memory"); s != "" {
+		return parseSize("memory", s)
+	}
+	return defaultMemory(), nil
+}
 
 // defaultMemory is 80 % of what is available to the process: of the machine's free memory or of its control group's
 // limit, whichever is less. 0 when the system does not say.

@@ -33,7 +33,7 @@ func (c *console) printPlan(p *quant.Plan, r *quant.Recipe) error {
 	fmt.Fprintln(c.out)
 	printRoles(c.out, roles)
 	fmt.Fprintf(c.out, "\n%s: %s → %s on disk, %s\n", planLine(r), humanBytes(p.Source), humanBytes(p.Disk), bitsLine(totals))
-	fmt.Fprintf(c.out, "memory: about %s%s\n", humanBytes(p.Memory), timeLine(p.Work))
+	fmt.Fprintln(c.out, needLine(p.Memory, p.Scratch, p.StatesOnDisk, p.Work))
 	printEngines(c.out, p.Engines)
 	for _, n := range p.Notes {
 		fmt.Fprintf(c.out, "note: %s: %s\n", n.Tensor, n.Message)
@@ -56,7 +56,8 @@ func planJSON(p *quant.Plan, totals quant.Totals) any {
 		t := &p.Tensors[i]
 		rows[i] = row{t.Info.Name, string(t.Role), t.Info.Shape, t.Grid(), t.Bytes(), t.Reason}
 	}
-	return map[string]any{"schema": "quantize-plan/1", "tensors": rows, "totals": totals, "memory": p.Memory, "disk": p.Disk, "engines": p.Engines, "seconds": seconds(p.Work)}
+	return map[string]any{"schema": "quantize-plan/1", "tensors": rows, "totals": totals, "memory": p.Memory, "disk": p.Disk,
+		"scratch": p.Scratch, "states_on_disk": p.StatesOnDisk, "engines": p.Engines, "seconds": seconds(p.Work)}
 }
 
 // printReport shows what a run did: sizes on disk by role, the linears that lost most, engines.
@@ -161,7 +162,7 @@ func (c *console) printGGUFPlan(p *quant.GGUFPlan) error {
 			t := &p.Header.Tensors[i]
 			rows[i] = row{t.Name, t.Shape(), t.Type.String(), t.Bytes}
 		}
-		return c.printJSON(map[string]any{"schema": "quantize-plan/1", "tensors": rows, "memory": p.Memory, "disk": p.Disk})
+		return c.printJSON(map[string]any{"schema": "quantize-plan/1", "tensors": rows, "memory": p.Memory, "disk": p.Disk, "scratch": p.Scratch, "states_on_disk": p.StatesOnDisk})
 	}
 	w := tabwriter.NewWriter(c.out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "tensor\tshape\ttype\tbytes\tbits/weight\t")
@@ -174,12 +175,24 @@ func (c *console) printGGUFPlan(p *quant.GGUFPlan) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "\n%s → %s on disk, %.3f bits per weight over all\nmemory: about %s%s\n", humanBytes(p.Source), humanBytes(p.Disk),
-		8*float64(bytes)/float64(max(weights, 1)), humanBytes(p.Memory), timeLine(p.Work))
+	fmt.Fprintf(c.out, "\n%s → %s on disk, %.3f bits per weight over all\n%s\n", humanBytes(p.Source), humanBytes(p.Disk),
+		8*float64(bytes)/float64(max(weights, 1)), needLine(p.Memory, p.Scratch, p.StatesOnDisk, p.Work))
 	for _, n := range p.Notes {
 		fmt.Fprintf(c.out, "note: %s: %s\n", n.Tensor, n.Message)
 	}
 	return nil
+}
+
+// needLine says what a run takes beside the artifact's place: memory, disk, time.
+func needLine(memory, scratch int64, onDisk bool, work float64) string {
+	line := "memory: about " + humanBytes(memory)
+	if onDisk {
+		line += " (the hidden states stay on disk)"
+	}
+	if scratch > 0 {
+		line += ", disk: " + humanBytes(scratch) + " more while it runs"
+	}
+	return line + timeLine(work)
 }
 
 // bitsLine spells how many bits a weight takes.

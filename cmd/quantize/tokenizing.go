@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,54 +11,89 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/llmquant/quantize/calib/chat"
 	"github.com/llmquant/quantize/calib/tokenizer"
 	"github.com/llmquant/quantize/formats"
 	"github.com/llmquant/quantize/formats/hf"
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
-// openTokenizer finds the tokenizer of a model.
-func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
+// textFiles finds the files of a model that say how text becomes ids: in its directory, the snapshot of a Hub cache
+// directory or beside a weight file, or, without a directory, out of a GGUF file's metadata.
+func textFiles(path string) (dir string, inside map[string][]byte, err error) {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.IsDir():
-		return fileTokenizer(path)
+	if err != nil {
+		return "", nil, err
+	}
+	if !info.IsDir() {
+		return besideOrInside(path)
 	}
 	for _, name := range []string{"tokenizer.json", "tokenizer.model"} {
 		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
-			return tokenizer.Open(path)
+			return path, nil, nil
 		}
 	}
 	c, err := hf.Open(path, formats.DefaultLimits()) // a Hub cache directory knows which snapshot is meant
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer c.Close()
-	return tokenizer.Open(c.Dir())
+	return c.Dir(), nil, nil
 }
 
-// fileTokenizer is the tokenizer beside a safetensors file or inside a GGUF file.
-func fileTokenizer(path string) (*tokenizer.Tokenizer, error) {
+func besideOrInside(path string) (dir string, inside map[string][]byte, err error) {
 	src, err := formats.Open(context.Background(), path)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer src.Close()
 	f, ok := formats.GGUF(src)
 	if !ok {
-		return tokenizer.Open(filepath.Dir(path))
+		return filepath.Dir(path), nil, nil
 	}
 	m, err := f.ToHF()
 	if err != nil {
+		return "", nil, err
+	}
+	return "", m.Files, nil
+}
+
+// openTokenizer finds the tokenizer of a model.
+func openTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	dir, inside, err := textFiles(path)
+	switch text, ok := inside["tokenizer.json"]; {
+	case err != nil:
 		return nil, err
+	case dir != "":
+		return tokenizer.Open(dir)
+	case ok:
+		return tokenizer.Parse(text)
 	}
-	text, ok := m.Files["tokenizer.json"]
-	if !ok {
-		return nil, safeio.Unsupportedf("the file holds no tokenizer that can be read")
+	return nil, safeio.Unsupportedf("the file holds no tokenizer that can be read")
+}
+
+// chatFiles reads the files in which a model's chat template is, once a conversation asks for it.
+func chatFiles(path string) chat.Files {
+	open := sync.OnceValues(func() (chat.Files, error) {
+		dir, inside, err := textFiles(path)
+		if err != nil || dir != "" {
+			return chat.Dir(dir), err
+		}
+		return func(name string) ([]byte, error) {
+			text, ok := inside[name]
+			if !ok {
+				return nil, fs.ErrNotExist
+			}
+			return text, nil
+		}, nil
+	})
+	return func(name string) ([]byte, error) {
+		files, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return files(name)
 	}
-	return tokenizer.Parse(text)
 }
 
 // lazyTokenizer opens a model's tokenizer when the first text needs it, so that data made of token ids works with

@@ -62,6 +62,15 @@ func (v *view) Place(name string) (file string, offset, bytes int64, ok bool) {
 	return s.name, s.data + p.t.Offset + p.matrix*bytes, bytes, true
 }
 
+// StoredType returns the type in which the file stores a tensor.
+func (v *view) StoredType(name string) (Type, bool) {
+	i, ok := v.index[name]
+	if !ok {
+		return 0, false
+	}
+	return v.places[i].t.Type, true
+}
+
 // ReadTensor fills dst from byte off of the tensor as the view shows it: decoded, in Hugging Face row order.
 func (v *view) ReadTensor(name string, dst []byte, off int64) error {
 	i, ok := v.index[name]

@@ -55,19 +55,27 @@ func (fs *FS) WriteFull(f *os.File, p []byte, off int64) error {
 
 func create(path string, size int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil || size == 0 {
-		return f, err
-	}
-	err = preallocate(f, size)
-	if NotSupported(err) {
-		err = f.Truncate(size) // a hole: the space is not promised, but the size is right and limits on it show now
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err := reserve(f, size); err != nil {
 		f.Close()
 		os.Remove(path)
 		return nil, &os.PathError{Op: "allocate", Path: path, Err: err}
 	}
 	return f, nil
+}
+
+// reserve gives an empty file its size and, where the file system can, its space.
+func reserve(f *os.File, size int64) error {
+	if size == 0 {
+		return nil
+	}
+	err := preallocate(f, size)
+	if NotSupported(err) {
+		err = f.Truncate(size) // a hole: the space is not promised, but the size is right and limits on it show now
+	}
+	return err
 }
 
 func syncDir(path string) error {

@@ -22,6 +22,7 @@ type Options struct {
 	IDs      []int32 // the joined documents
 	DocStart []int   // index of each document's first token in IDs, ascending
 	Threads  int
+	Memory   int64 // bytes the run may use, 0: no limit of its own; with less, fewer windows go through a block at a time
 	// Progress is told the fraction done, when it is not nil.
 	Progress func(done float64)
 }
@@ -136,12 +137,21 @@ func (e *evaluation) add(src formats.Checkpoint) error {
 // batchBytes bounds the hidden states of one batch of windows; each block is loaded once per batch.
 const batchBytes = 1 << 30
 
+// memoryShare is the part of the memory allowed that hidden states may take.
+const memoryShare = 4
+
+// batch is how many windows of a number of tokens go through the models together. Windows do not see each other, so it
+// is no part of the result.
 func (e *evaluation) batch(tokens int) int {
 	hidden := 0
 	for _, s := range e.sides {
 		hidden += s.arch.Hidden
 	}
-	return max(1, batchBytes/(4*hidden*tokens))
+	most := int64(batchBytes)
+	if e.o.Memory > 0 {
+		most = min(most, e.o.Memory/memoryShare)
+	}
+	return max(1, int(most/(4*int64(hidden)*int64(tokens))))
 }
 
 // run scores windows [first, last), all of one length.

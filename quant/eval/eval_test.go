@@ -223,3 +223,34 @@ func TestDocumentsAreThoseScored(t *testing.T) {
 	res := run(t, model, nil, Options{Protocol: GPTQ, SeqLen: 32, IDs: testmodel.IDs(70, 128, 0), DocStart: starts, BOS: -1})
 	require.Equal(t, 3, res.Documents)
 }
+
+// Less memory takes fewer windows through a block at a time and changes no figure.
+func TestMemoryChangesNoFigure(t *testing.T) {
+	model := synthetic(t, testmodel.Llama())
+	o := Options{Protocol: All, SeqLen: 32, IDs: testmodel.IDs(32*20, 100, 1), BOS: -1}
+	want := run(t, model, model, o)
+	o.Memory = 3 * memoryShare * 4 * 64 * 2 * 32 // three windows of both models
+	got := run(t, model, model, o)
+	want.Seconds, got.Seconds = 0, 0
+	require.Equal(t, want, got)
+}
+
+// The end of a text is what the model's files say, as one number or as a list; damaged files say nothing.
+func TestStopIDs(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, testmodel.Llama().Write(dir))
+	config := filepath.Join(dir, "config.json")
+	text, err := os.ReadFile(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(config, append([]byte(`{"eos_token_id": 7,`), text[1:]...), 0o666))
+	for content, want := range map[string][]int32{
+		`{"eos_token_id": [5, 6]}`: {7, 5, 6}, `{"eos_token_id": 5}`: {7, 5}, `{"eos_token_id": null}`: {7},
+		`{"eos_token_id": -1}`: {7}, `{"eos_token_id": ["x"]}`: {7}, `{`: {7}, `{"eos_token_id": 1e300}`: {7},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(content), 0o666))
+		model, err := formats.Open(context.Background(), dir)
+		require.NoError(t, err)
+		require.Equal(t, want, StopIDs(model), content)
+		require.NoError(t, model.Close())
+	}
+}
