@@ -91,15 +91,32 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	return total
 }
 
-// imatrixMemory is what Imatrix takes beside the hidden states: a block as it is stored, with sums of its inputs.
-func imatrixMemory(m *arch.Model, o *Options) int64 {
+// imatrixMemory is what Imatrix takes: a block as it is stored (float32 unless it is 16-bit floats), one expert of it at a
+// time where they are read when they are needed, and hidden states.
+func imatrixMemory(m *arch.Model, o *Options, fit imatrixFit) int64 {
 	var block int64
 	for i := range m.Blocks {
-		block = max(block, blockMemory(m, &m.Blocks[i], 0))
+		var shared, experts, expert int64
+		of := map[int]int64{}
+		for _, l := range m.Blocks[i].Linears() {
+			n := 4 * int64(l.Out) * int64(l.In)
+			if l.Expert < 0 {
+				shared += n
+				continue
+			}
+			experts += n
+			of[l.Expert] += n
+			expert = max(expert, of[l.Expert])
+		}
+		if fit.lazyExperts {
+			experts = expert
+		}
+		block = max(block, shared+experts)
 	}
 	threads := poolThreads(o.Threads)
 	tokens := int64(o.Calib.Windows) * int64(o.Calib.SeqLen)
-	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
+	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + stateMemory(m, o, fit.statesOnDisk) +
+		forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
 }
 
 // poolThreads is the number of threads that an option stands for.
