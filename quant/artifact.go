@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/llmquant/quantize/formats/packing"
+	"github.com/llmquant/quantize/formats/tensor"
 )
 
 // artifact is where the tensors of a block go: into the layouts of a safetensors directory, or into a GGUF file.
@@ -14,6 +15,8 @@ type artifact interface {
 	kept(ctx context.Context, l *Layer) ([]TensorReport, error)
 	// names lists the output tensors of a layer, -1: those outside the blocks.
 	names(layer int) []string
+	// embeddings is a source whose embedding matrix reads as the artifact stores it.
+	embeddings(ctx context.Context) (tensor.Source, error)
 }
 
 // directory is the artifact of a safetensors directory.
@@ -24,6 +27,9 @@ func (d directory) linear(t *PlannedTensor, q *packing.Linear) error { return d.
 func (d directory) kept(ctx context.Context, l *Layer) ([]TensorReport, error) {
 	return d.writeKept(ctx, l)
 }
+
+// embeddings stay dense in these layouts.
+func (d directory) embeddings(context.Context) (tensor.Source, error) { return d.src, nil }
 
 func (d directory) names(layer int) (names []string) {
 	for i := range d.plan.Tensors {

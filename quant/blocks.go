@@ -280,8 +280,13 @@ func (p *PlannedTensor) report() TensorReport {
 	return row
 }
 
-// finish makes the unit durable: data first, then its journal line.
+// finish makes the unit of a layer durable, or with -1 that of what lies outside the blocks.
 func (j *job) finish(unit string, layer int, rows []TensorReport) error {
+	return j.finishUnit(unit, j.sink.names(layer), rows)
+}
+
+// finishUnit makes the named output tensors durable: data first, then their journal line.
+func (j *job) finishUnit(unit string, names []string, rows []TensorReport) error {
 	events := j.takeUnit()
 	if err := j.strict(events); err != nil {
 		return err
@@ -290,7 +295,6 @@ func (j *job) finish(unit string, layer int, rows []TensorReport) error {
 	if err != nil {
 		return err
 	}
-	names := j.sink.names(layer)
 	j.keepRows(rows)
 	return j.out.Finish(unit, names, state)
 }

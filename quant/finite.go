@@ -3,6 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
@@ -20,6 +21,9 @@ type census struct {
 // look counts in raw, whose first element has index at. With zero it replaces what it finds.
 func (c *census) look(d tensor.DType, raw []byte, at int64, zero bool) {
 	mask, size := exponents[d], int(d.Size())
+	if size == 2 && finiteHalves(raw, mask) {
+		return
+	}
 	for i := 0; mask != 0 && i+size <= len(raw); i += size {
 		var bits uint64
 		switch size {
@@ -45,6 +49,9 @@ func (c *census) look(d tensor.DType, raw []byte, at int64, zero bool) {
 
 // lookFloats is look for values in float32.
 func (c *census) lookFloats(values []float32, at int64, zero bool) {
+	if allFinite(values) {
+		return
+	}
 	for i, v := range values {
 		if v-v == 0 {
 			continue
@@ -57,6 +64,35 @@ func (c *census) lookFloats(values []float32, at int64, zero bool) {
 			values[i] = 0
 		}
 	}
+}
+
+// finiteHalves does for 16-bit elements, four at a time, what allFinite does for 32-bit ones.
+func finiteHalves(raw []byte, mask uint64) bool {
+	const signs, ones = 0x8000_8000_8000_8000, 0x0001_0001_0001_0001
+	one := mask & -mask // the exponent's lowest bit
+	var carry uint64
+	for ; len(raw) >= 8; raw = raw[8:] {
+		carry |= binary.LittleEndian.Uint64(raw)&^signs + one*ones
+	}
+	for ; len(raw) >= 2; raw = raw[2:] {
+		carry |= uint64(binary.LittleEndian.Uint16(raw)&0x7fff) + one
+	}
+	return carry&signs == 0
+}
+
+// allFinite adds 1 to the exponent of every value, without its sign: only a full one carries into the sign's place.
+func allFinite(values []float32) bool {
+	var carry uint32
+	for len(values) >= 4 {
+		v := values[:4:4]
+		carry |= (math.Float32bits(v[0])&math.MaxInt32 + 1<<23) | (math.Float32bits(v[1])&math.MaxInt32 + 1<<23) |
+			(math.Float32bits(v[2])&math.MaxInt32 + 1<<23) | (math.Float32bits(v[3])&math.MaxInt32 + 1<<23)
+		values = values[4:]
+	}
+	for _, v := range values {
+		carry |= math.Float32bits(v)&math.MaxInt32 + 1<<23
+	}
+	return carry>>31 == 0
 }
 
 // place is the first one's index, one number per dimension.

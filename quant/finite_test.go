@@ -1,69 +1,55 @@
 package quant
 
 import (
-	"context"
 	"encoding/binary"
 	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
-	"github.com/llmquant/quantize/internal/testmodel"
 )
 
-// A census finds exactly what the conversion to float calls non-finite, for all 16-bit patterns and for wider types.
-func TestCensusAgreesWithConversion(t *testing.T) {
-	for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
-		raw, values := make([]byte, 2<<16), make([]float32, 1<<16)
+// The quick look over a row finds every kind of non-finite value wherever it lies, and takes nothing else for one.
+func TestAllFinite(t *testing.T) {
+	extremes := []float32{0, float32(math.Copysign(0, -1)), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, -1}
+	for n := range 11 {
+		values := make([]float32, n)
 		for i := range values {
-			binary.LittleEndian.PutUint16(raw[2*i:], uint16(i))
+			values[i] = extremes[i%len(extremes)]
 		}
-		require.NoError(t, tensor.ToFloat32(values, d, raw))
-		want := census{first: -1}
-		for i, v := range values {
-			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				if want.count++; want.first < 0 {
-					want.first = int64(i)
-				}
+		require.True(t, allFinite(values))
+		for i := range values {
+			was := values[i]
+			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				values[i] = float32(bad)
+				require.False(t, allFinite(values), "%d of %d", i, n)
+				var c census
+				c.lookFloats(values, 100, true)
+				require.Equal(t, census{count: 1, first: int64(100 + i)}, c)
+				require.Zero(t, values[i])
 			}
+			values[i] = was
 		}
-		var got census
-		got.look(d, raw, 0, true)
-		require.Equal(t, want, got)
-		var again census
-		again.look(d, raw, 0, false)
-		require.Zero(t, again.count, "replaced")
 	}
-	raw := make([]byte, 8*4)
-	for i, v := range []float64{1, math.Inf(1), math.NaN(), math.MaxFloat64} {
-		binary.LittleEndian.PutUint64(raw[8*i:], math.Float64bits(v))
-	}
-	var c census
-	c.look(tensor.F64, raw, 10, false)
-	require.Equal(t, census{count: 2, first: 11}, c)
-	require.Equal(t, "[2 3]", c.place([]int64{5, 4}))
-	c = census{}
-	c.look(tensor.I64, raw, 0, true)
-	require.Zero(t, c.count, "integers have none")
+	require.False(t, allFinite([]float32{math.Float32frombits(0xff800001)}), "a signalling NaN")
 }
 
-// Values that the requested element type cannot hold are refused instead of written as infinities; tensors unknown to
-// the family may hold infinities.
-func TestConversionKeepsTheRange(t *testing.T) {
-	dir := writeModel(t, poisoned(testmodel.Llama(), "lm_head.weight", 1e6, 70, 71))
-	r := NewCopy()
-	r.Allocation = Keep{DType: tensor.F16}
-	o := options(t)
-	_, err := Run(context.Background(), openModel(t, dir), r, o)
-	require.ErrorIs(t, err, safeio.ErrUnsupported)
-	require.ErrorContains(t, err, "2 values are beyond the range of F16, the first at [1 6]")
-	require.ErrorContains(t, err, "lm_head.weight")
-	require.NoDirExists(t, o.Out)
-
-	dir = writeModel(t, testmodel.Llama())
-	addTensor(t, dir, tensor.Info{Name: "mask", DType: tensor.BF16, Shape: []int64{2}}, []byte{0x80, 0xff, 0, 0})
-	_, out := runTiny(t, dir, RTN(4, 32), options(t))
-	require.True(t, math.IsInf(float64(valuesOf(t, openModel(t, out), "mask")[0]), -1))
+// Every half is told apart, at every place of a row.
+func TestFiniteHalves(t *testing.T) {
+	for d, mask := range map[tensor.DType]uint64{tensor.F16: 0x7c00, tensor.BF16: 0x7f80} {
+		for bits := range 1 << 16 {
+			raw := make([]byte, 2*(4+bits%7))
+			at := bits % (len(raw) / 2)
+			binary.LittleEndian.PutUint16(raw[2*at:], uint16(bits))
+			finite := uint64(bits)&mask != mask
+			require.Equal(t, finite, finiteHalves(raw, mask), "%s %#x", d, bits)
+			var c census
+			if c.look(d, raw, 0, false); !finite {
+				require.Equal(t, census{count: 1, first: int64(at)}, c)
+			} else {
+				require.Zero(t, c)
+			}
+		}
+	}
 }

@@ -65,6 +65,7 @@ func (p *GGUFPlan) findPlaces() {
 type ggufBlocks struct {
 	*ggufJob
 	written map[int]bool // tensors that rounders fill
+	early   int          // the embedding matrix where it is rounded before the blocks; -1: with the rest
 }
 
 // linear puts the rows of a finished weight where the file wants them: rotary rows of q and k interleaved, experts
@@ -113,7 +114,7 @@ func (g *ggufBlocks) layerTensors(layer int) (list []int) {
 		if !ok {
 			n = -1
 		}
-		if n == layer {
+		if n == layer && i != g.early {
 			list = append(list, i)
 		}
 	}
@@ -160,7 +161,11 @@ func (s layerSource) ReadTensor(name string, dst []byte, off int64) error {
 // runBlocks fills the file block by block: statistics, transforms, rounding. Everything outside the blocks follows.
 func (g *ggufJob) runBlocks(ctx context.Context) error {
 	sink := &ggufBlocks{ggufJob: g, written: map[int]bool{}}
+	sink.early = sink.earlyEmbedding()
 	g.sink = sink
+	if err := sink.roundEmbedding(ctx); err != nil {
+		return err
+	}
 	if err := g.blocks(ctx); err != nil {
 		return err
 	}

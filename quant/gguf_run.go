@@ -13,6 +13,7 @@ import (
 	"github.com/llmquant/quantize/formats/gguf"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
+	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/grid/ggml"
 )
 
@@ -87,6 +88,7 @@ func (g *ggufJob) recipeInfo() RecipeInfo {
 		"type": g.recipe.Mixture.File.Name, "pure": g.recipe.Mixture.Pure, "imatrix": g.recipe.Imatrix != nil, "copy": g.recipe.Mixture.Copy}}
 	if g.recipe.Rounder != nil {
 		info.Method, info.Rounder = g.recipe.Rounder.Name(), g.recipe.Rounder.Name()
+		info.Settings["rounding"] = g.recipe.Rounder
 	}
 	for _, t := range g.recipe.Transforms {
 		info.Transforms = append(info.Transforms, t.Name())
@@ -135,20 +137,16 @@ func (g *ggufJob) unitOf(ctx context.Context, first, last int, done *int64) erro
 		rows, names = append(rows, row), append(names, ts[i].Name)
 		*done += ts[i].Bytes
 	}
-	events := g.takeUnit()
-	if err := g.strict(events); err != nil {
-		return err
-	}
-	state, err := json.Marshal(unitState{Rows: rows, Events: events})
-	if err != nil {
-		return err
-	}
-	g.keepRows(rows)
-	return g.out.Finish(unit, names, state)
+	return g.finishUnit(unit, names, rows)
 }
 
 // tensor writes one tensor: copied when its type stays, otherwise encoded by rows.
 func (g *ggufJob) tensor(ctx context.Context, i int) (TensorReport, error) {
+	return g.tensorBy(ctx, i, nil)
+}
+
+// tensorBy does the same with a rounder in place of the reference search; nil: none.
+func (g *ggufJob) tensorBy(ctx context.Context, i int, rounder rowRounder) (TensorReport, error) {
 	t := &g.plan.Header.Tensors[i]
 	row := TensorReport{Name: t.Name, Role: string(GGUFRole(t.Name)), Shape: t.Shape(), Grid: t.Type.String(), Bytes: t.Bytes,
 		BitsPerWeight: bitsPer(t.Bytes, t.Elements())}
@@ -158,31 +156,37 @@ func (g *ggufJob) tensor(ctx context.Context, i int) (TensorReport, error) {
 	if stored, ok := g.plan.source.raw(t); ok && stored == t.Type {
 		return row, g.copyRaw(ctx, t)
 	}
-	var importance []float32
-	if g.recipe.Imatrix != nil {
-		im, err := g.recipe.Imatrix.Importance(t)
-		if err != nil {
-			return row, err
-		}
-		if im != nil {
-			importance = im.Values
-			if n := len(im.Unseen) + len(im.Zero); n > 0 {
-				g.event(Event{Kind: EventFinding, Layer: -1, Tensor: t.Name, Count: int64(n), Message: fmt.Sprintf("%d matrices without importance: every column counts the same", n)})
-			}
-		}
+	importance, err := g.importance(t)
+	if err != nil {
+		return row, err
 	}
-	e := &rowEncoder{t: t, importance: importance}
+	e := &rowEncoder{t: t, importance: importance, rounder: rounder}
 	if t.Type.DType() == tensor.Invalid {
 		var ok bool
 		if e.grid, ok = ggml.ByID(uint32(t.Type)); !ok || !e.grid.CanEncode() {
 			return row, safeio.Unsupportedf("%s cannot be written", t.Type)
 		}
 	}
-	err := g.encode(ctx, e)
+	err = g.encode(ctx, e)
 	if e.power > 0 {
 		row.RelError = math.Sqrt(e.err / e.power)
 	}
 	return row, err
+}
+
+// importance returns what the recipe's importance matrix says about the columns of a tensor, nil when it says nothing.
+func (g *ggufJob) importance(t *gguf.Tensor) ([]float32, error) {
+	if g.recipe.Imatrix == nil {
+		return nil, nil
+	}
+	im, err := g.recipe.Imatrix.Importance(t)
+	if err != nil || im == nil {
+		return nil, err
+	}
+	if n := len(im.Unseen) + len(im.Zero); n > 0 {
+		g.event(Event{Kind: EventFinding, Layer: -1, Tensor: t.Name, Count: int64(n), Message: fmt.Sprintf("%d matrices without importance: every column counts the same", n)})
+	}
+	return im.Values, nil
 }
 
 // copyRaw copies a tensor of the same type bit for bit.
@@ -248,8 +252,12 @@ type rowEncoder struct {
 	t          *gguf.Tensor
 	grid       *ggml.Type // nil for plain float types
 	importance []float32  // [matrices, columns]
+	rounder    rowRounder // nil: the reference search
 	err, power float64
 }
+
+// rowRounder rounds rows x[rows, columns] into blocks. It may use all threads.
+type rowRounder func(x []float32, rows int) (blocks []byte, err error)
 
 // tileRows is how many rows one task encodes. Rows are independent, so it is no part of the result.
 const tileRows = 16
@@ -258,6 +266,13 @@ const tileRows = 16
 func (e *rowEncoder) run(j *job, dst []byte, x []float32, first, n int64) error {
 	cols := e.t.NE[0]
 	rowBytes := int64(len(dst)) / n
+	if e.rounder != nil {
+		blocks, err := e.rounder(x, int(n))
+		if err != nil {
+			return err
+		}
+		copy(dst, blocks)
+	}
 	tiles := int((n + tileRows - 1) / tileRows)
 	errs, sums := make([]error, tiles), make([][2]float64, tiles)
 	j.pool.Run(tiles, func(i int) {
@@ -292,17 +307,17 @@ func (e *rowEncoder) encodeRows(dst []byte, x []float32, rows int, matrix int64,
 	if e.importance != nil {
 		im = e.importance[matrix*int64(cols):][:cols]
 	}
-	if err := e.grid.EncodeRows(dst, x, rows, cols, im); err != nil {
-		return err
+	if e.rounder == nil {
+		if err := e.grid.EncodeRows(dst, x, rows, cols, im); err != nil {
+			return err
+		}
 	}
 	back, rowBytes := make([]float32, cols), len(dst)/rows
 	for r := range rows {
 		e.grid.DecodeRow(back, dst[r*rowBytes:(r+1)*rowBytes])
-		for k, v := range x[r*cols : (r+1)*cols] {
-			d := float64(back[k] - v)
-			sums[0] += float64(d * d)
-			sums[1] += float64(float64(v) * float64(v))
-		}
+		row := x[r*cols : (r+1)*cols]
+		sums[0] += kernel.SqDiff(back, row)
+		sums[1] += kernel.Dot64(row, row)
 	}
 	return nil
 }

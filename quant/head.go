@@ -41,12 +41,22 @@ func (h *headPart) pairs() []arch.Pair {
 
 // roundHead quantizes the head with the statistics of its input behind the quantized blocks.
 func (j *job) roundHead(ctx context.Context, s *stream) (*Layer, TensorReport, error) {
-	l, err := j.loadHead(ctx, s)
+	l, err := j.loadHead()
 	if err != nil {
 		return nil, TensorReport{}, err
 	}
+	if len(j.recipe.Transforms) > 0 || !s.shifted() {
+		if err := s.headStats(ctx, l); err != nil {
+			return nil, TensorReport{}, err
+		}
+	}
 	for _, t := range j.recipe.Transforms {
 		if err := t.Apply(ctx, l); err != nil {
+			return nil, TensorReport{}, err
+		}
+	}
+	if s.shifted() {
+		if err := s.headPair(ctx, l); err != nil {
 			return nil, TensorReport{}, err
 		}
 	}
@@ -54,29 +64,58 @@ func (j *job) roundHead(ctx context.Context, s *stream) (*Layer, TensorReport, e
 	return l, row, err
 }
 
-// loadHead reads norm and head and gathers the statistics of the normalised final states.
-func (j *job) loadHead(ctx context.Context, s *stream) (*Layer, error) {
+// loadHead reads norm and head.
+func (j *job) loadHead() (*Layer, error) {
 	m := j.plan.Model
 	h, err := forward.LoadHead(j.src, m, forward.LoadOptions{Pool: j.pool})
 	if err != nil {
 		return nil, safeio.WithPath(err, j.src.Meta().Path)
 	}
-	lin := j.headLinear()
-	l := &Layer{Index: -1, Model: m, plan: j.plan.lookup(), stats: map[inputKey]*Stats{}, pool: j.pool, changed: map[string]bool{},
-		normBefore: map[string][]float32{}, head: &headPart{linear: forward.Linear{Info: lin, W: h.W}, norm: h.Norm, name: m.FinalNorm}}
-	want := forward.WantAbsSum | forward.WantGram | forward.WantMaxAbs
-	st := forward.NewStat(m.Hidden, want, 1)
-	step := s.runner.ChunkTokens()
-	chunk := kernel.MatF32(step, m.Hidden, make([]float32, step*m.Hidden))
-	err = s.hidden.look(ctx, func(first int, hidden kernel.Mat) error {
-		x := chunk.Slice(0, hidden.Rows, 0, m.Hidden)
-		j.pool.Run(x.Rows, func(i int) { kernel.RMSNorm(x.Row(i), hidden.Row(i), h.Norm, float32(m.Eps)) })
-		st.Add(j.pool, forward.Sample{Kind: headKey.kind, Expert: headKey.expert, X: x, First: first})
+	return &Layer{Index: -1, Model: m, plan: j.plan.lookup(), stats: map[inputKey]*Stats{}, pool: j.pool, changed: map[string]bool{},
+		normBefore: map[string][]float32{}, head: &headPart{linear: forward.Linear{Info: j.headLinear(), W: h.W}, norm: h.Norm, name: m.FinalNorm}}, nil
+}
+
+// headStats gathers the statistics of the normalised final states.
+func (s *stream) headStats(ctx context.Context, l *Layer) error {
+	st := forward.NewStat(s.hidden.cols, forward.WantAbsSum|forward.WantGram|forward.WantMaxAbs, 1)
+	err := s.hidden.look(ctx, func(first int, hidden kernel.Mat) error {
+		in := s.headSample(l, hidden)
+		in.First = first
+		st.Add(s.job.pool, in)
+		return nil
+	})
+	l.stats[headKey] = averaged(st)
+	return err
+}
+
+// headPair gathers them together with their distance from those of the full-precision stream. Both go through the norm
+// as it is after the transforms, which the head's columns match.
+func (s *stream) headPair(ctx context.Context, l *Layer) error {
+	p := &paired{stream: s, kind: headKey.kind, sums: map[inputKey]*pairSum{}}
+	err := s.hidden.chunks(ctx, func(lo, hi int) error {
+		p.first, p.full = lo, p.full[:0]
+		full, err := s.full.load(lo, hi)
+		if err != nil {
+			return err
+		}
+		p.keep(s.headSample(l, full))
+		hidden, err := s.hidden.load(lo, hi)
+		if err != nil {
+			return err
+		}
+		p.add(s.headSample(l, hidden))
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l.stats[headKey] = averaged(st)
-	return l, nil
+	l.stats[headKey] = p.sums[headKey].finish()
+	return nil
+}
+
+// headSample is the head's input for a chunk of final states.
+func (s *stream) headSample(l *Layer, states kernel.Mat) forward.Sample {
+	x := kernel.MatF32(states.Rows, states.Cols, make([]float32, states.Rows*states.Cols))
+	s.job.pool.Run(x.Rows, func(i int) { kernel.RMSNorm(x.Row(i), states.Row(i), l.head.norm, float32(l.Model.Eps)) })
+	return forward.Sample{Kind: headKey.kind, Expert: headKey.expert, X: x}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats"
 	"github.com/llmquant/quantize/formats/safeio"
+	"github.com/llmquant/quantize/formats/tensor"
 	"github.com/llmquant/quantize/internal/kernel"
 )
 
@@ -22,12 +23,13 @@ type residual struct {
 func (r *residual) blob(layer int) string { return fmt.Sprintf("%s-%d", r.name, layer) }
 
 // newResidual makes the stream stand in front of layer first: embeddings, or the states that an earlier run saved.
-func newResidual(ctx context.Context, j *job, name string, runner *forward.Runner, first int) (*residual, error) {
+// The embeddings are those of src.
+func newResidual(ctx context.Context, j *job, name string, runner *forward.Runner, first int, src tensor.Source) (*residual, error) {
 	set := j.opts.Calib
 	tokens := set.Windows * set.SeqLen
 	r := &residual{states: newStates(tokens, j.plan.Model.Hidden, runner.ChunkTokens(), j.plan.StatesOnDisk), job: j, name: name}
 	err := r.open(ctx, first, func(dst kernel.Mat, ids []int32) error {
-		if err := runner.Embed(dst, ids, j.src); err != nil {
+		if err := runner.Embed(dst, ids, src); err != nil {
 			return safeio.WithPath(err, j.src.Meta().Path)
 		}
 		return nil

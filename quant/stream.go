@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/tensor"
 )
 
 // stream is the residual stream of the calibration windows on its way through the blocks.
@@ -25,8 +26,15 @@ func (s *stream) begin(ctx context.Context, first int) (err error) {
 	set, m := s.job.opts.Calib, s.job.plan.Model
 	s.close()
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
-	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first); err == nil && s.shifted() {
-		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first)
+	// Feedback works behind the part of the model that is quantized already, and that starts with the embeddings.
+	embeddings := tensor.Source(s.job.src)
+	if first == 0 && s.job.recipe.Needs().Has(NeedSequential) {
+		if embeddings, err = s.job.sink.embeddings(ctx); err != nil {
+			return err
+		}
+	}
+	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first, embeddings); err == nil && s.shifted() {
+		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first, s.job.src)
 	}
 	return err
 }

@@ -117,14 +117,10 @@ func ToFloat32(dst []float32, d DType, src []byte) error {
 		for i := range dst {
 			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:])))
 		}
-	case F16, BF16:
-		widen := F16ToF32
-		if d == BF16 {
-			widen = BF16ToF32
-		}
-		for i := range dst {
-			dst[i] = widen(binary.LittleEndian.Uint16(src[2*i:]))
-		}
+	case F16:
+		widenF16(dst, src)
+	case BF16:
+		widenBF16(dst, src)
 	default:
 		table := f8Table(d)
 		for i := range dst {
@@ -132,6 +128,36 @@ func ToFloat32(dst []float32, d DType, src []byte) error {
 		}
 	}
 	return nil
+}
+
+// widenBF16 reads four elements at a time.
+func widenBF16(dst []float32, src []byte) {
+	for len(dst) >= 4 {
+		u, x := binary.LittleEndian.Uint64(src), dst[:4:4]
+		x[0] = math.Float32frombits(uint32(u) << 16)
+		x[1] = math.Float32frombits(uint32(u) & 0xffff0000)
+		x[2] = math.Float32frombits(uint32(u>>32) << 16)
+		x[3] = math.Float32frombits(uint32(u>>32) & 0xffff0000)
+		dst, src = dst[4:], src[8:]
+	}
+	for i := range dst {
+		dst[i] = BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
+	}
+}
+
+// widenF16 shifts exponent and mantissa into place and corrects the exponent's bias by a product, which is exact for
+// subnormals too. Infinities and NaN take the long way.
+func widenF16(dst []float32, src []byte) {
+	src = src[:2*len(dst)]
+	for i := range dst {
+		h := uint32(binary.LittleEndian.Uint16(src[2*i:]))
+		if h&0x7c00 == 0x7c00 {
+			dst[i] = F16ToF32(uint16(h))
+			continue
+		}
+		size := math.Float32frombits(h&0x7fff<<13) * 0x1p112
+		dst[i] = math.Float32frombits(math.Float32bits(size) | h&0x8000<<16)
+	}
 }
 
 func f8Table(d DType) *[256]float32 {
@@ -149,6 +175,21 @@ func f8Table(d DType) *[256]float32 {
 	return &t
 }
 
+// narrowF16 is F32ToF16 with the way that nearly all values take inside the loop.
+func narrowF16(dst []byte, src []float32) {
+	dst = dst[:2*len(src)]
+	for i, v := range src {
+		b := math.Float32bits(v)
+		size := b & 0x7fffffff
+		if size-0x38800000 >= 0x477ff000-0x38800000 { // subnormal, overflow, NaN
+			binary.LittleEndian.PutUint16(dst[2*i:], F32ToF16(v))
+			continue
+		}
+		size += 0xc8000fff + (size>>13)&1
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(size>>13|b>>16&0x8000))
+	}
+}
+
 // FromFloat32 rounds src to type d (F64, F32, F16, BF16 or F8_E4M3; nearest, ties to even) into dst, little-endian.
 func FromFloat32(dst []byte, d DType, src []float32) error {
 	if int64(len(dst)) != int64(len(src))*d.Size() {
@@ -164,9 +205,7 @@ func FromFloat32(dst []byte, d DType, src []float32) error {
 			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
 		}
 	case F16:
-		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], F32ToF16(v))
-		}
+		narrowF16(dst, src)
 	case BF16:
 		for i, v := range src {
 			binary.LittleEndian.PutUint16(dst[2*i:], F32ToBF16(v))

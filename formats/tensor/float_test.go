@@ -263,3 +263,38 @@ func gap(a, b float32) *big.Rat {
 	d := new(big.Rat).Sub(new(big.Rat).SetFloat64(float64(a)), new(big.Rat).SetFloat64(float64(b)))
 	return d.Abs(d)
 }
+
+// Rows of halves read as their elements do, every one of them.
+func TestWidenRows(t *testing.T) {
+	raw := make([]byte, 2<<16)
+	for i := range 1 << 16 {
+		binary.LittleEndian.PutUint16(raw[2*i:], uint16(i))
+	}
+	got := make([]float32, 1<<16)
+	for d, widen := range map[DType]func(uint16) float32{F16: F16ToF32, BF16: BF16ToF32} {
+		for _, n := range []int{1 << 16, 7, 3, 0} {
+			require.NoError(t, ToFloat32(got[:n], d, raw[:2*n]))
+			for i, v := range got[:n] {
+				require.Equal(t, math.Float32bits(widen(uint16(i))), math.Float32bits(v), "%s %#x", d, i)
+			}
+		}
+	}
+}
+
+// Rows narrow to halves as single values do, whatever their exponent.
+func TestNarrowRows(t *testing.T) {
+	var src []float32
+	for bits := uint64(0); bits < 1<<32; bits += 9973 {
+		src = append(src, math.Float32frombits(uint32(bits)))
+	}
+	for _, edge := range []uint32{0x387fffff, 0x38800000, 0x477fefff, 0x477ff000, 0x7f800000, 0x33000000, 0x33000001} {
+		for _, d := range []uint32{0, 1, 1 << 31} {
+			src = append(src, math.Float32frombits(edge+d))
+		}
+	}
+	out := make([]byte, 2*len(src))
+	require.NoError(t, FromFloat32(out, F16, src))
+	for i, v := range src {
+		require.Equal(t, F32ToF16(v), binary.LittleEndian.Uint16(out[2*i:]), "%v", v)
+	}
+}
