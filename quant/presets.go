@@ -30,7 +30,7 @@ func NewRTN(s packing.Scheme, layout string) Recipe {
 func NewGPTQ(s packing.Scheme, layout string, o gptq.Options, transforms ...Transform) Recipe {
 	return Recipe{Method: "gptq", Transforms: transforms, Rounder: GPTQ{Options: o, Search: true}, Allocation: Uniform{s}, Layout: layout,
 		Config: map[string]any{"damp": o.Damp, "passes": o.Passes, "order": int(o.Order)},
-		GPTQ:   packing.GPTQMeta{Damp: o.Damp, TrueSequential: true, StaticGroups: o.Order == gptq.ActOrder}}
+		GPTQ:   packing.GPTQMeta{Damp: o.Damp, TrueSequential: true, StaticGroups: o.Order == gptq.ActOrder, DescAct: o.Order == gptq.Indexed}}
 }
 
 // NewCopy copies a checkpoint: re-sharded, verified, with a report.

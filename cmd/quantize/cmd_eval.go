@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -227,9 +228,12 @@ func (c *console) continuation(ctx *cli.Context, model formats.Checkpoint, path,
 	c.endProgress()
 	fmt.Fprintf(c.out, "%s", prompt)
 	shown := t.Decode(ids)
-	stop, hasStop := t.EOS()
+	stop := eval.StopIDs(model)
+	if id, ok := t.EOS(); ok {
+		stop = append(stop, id)
+	}
 	err = eval.Continue(ctx.Context, model, ids, ctx.Int("prompt-tokens"), threads(ctx), func(id int32) bool {
-		if hasStop && id == stop {
+		if slices.Contains(stop, id) {
 			return false
 		}
 		ids = append(ids, id)

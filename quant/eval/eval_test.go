@@ -234,3 +234,23 @@ func TestMemoryChangesNoFigure(t *testing.T) {
 	want.Seconds, got.Seconds = 0, 0
 	require.Equal(t, want, got)
 }
+
+// The end of a text is what the model's files say, as one number or as a list; damaged files say nothing.
+func TestStopIDs(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, testmodel.Llama().Write(dir))
+	config := filepath.Join(dir, "config.json")
+	text, err := os.ReadFile(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(config, append([]byte(`{"eos_token_id": 7,`), text[1:]...), 0o666))
+	for content, want := range map[string][]int32{
+		`{"eos_token_id": [5, 6]}`: {7, 5, 6}, `{"eos_token_id": 5}`: {7, 5}, `{"eos_token_id": null}`: {7},
+		`{"eos_token_id": -1}`: {7}, `{"eos_token_id": ["x"]}`: {7}, `{`: {7}, `{"eos_token_id": 1e300}`: {7},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(content), 0o666))
+		model, err := formats.Open(context.Background(), dir)
+		require.NoError(t, err)
+		require.Equal(t, want, StopIDs(model), content)
+		require.NoError(t, model.Close())
+	}
+}
