@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"fmt"
 	"runtime"
 
 	"github.com/llmquant/quantize/calib/forward"
@@ -40,9 +41,15 @@ func checkMemory(need int64, calibrated bool, o *Options) error {
 		even, less = " even with the hidden states on disk", "fewer --threads or a shorter --seq-len need"
 	}
 	const mb = 1_000_000
-	return safeio.Limitf("the run needs about %d MB of memory%s, more than the limit of %d MB: --memory %dMB would do, %s less",
-		(need+mb-1)/mb, even, o.Memory/mb, (need+mb-1)/mb, less)
+	return &memoryError{fmt.Sprintf("the run needs about %d MB of memory%s, more than the limit of %d MB: --memory %dMB would do, %s less",
+		(need+mb-1)/mb, even, o.Memory/mb, (need+mb-1)/mb, less)}
 }
+
+// memoryError is an option that does not fit the model and a limit that is exceeded, both.
+type memoryError struct{ text string }
+
+func (e *memoryError) Error() string   { return e.text }
+func (e *memoryError) Unwrap() []error { return []error{ErrOptions, safeio.ErrLimit} }
 
 // streams lists the windows of every residual stream that runs.
 func streams(r *Recipe, o *Options) []int {
@@ -100,15 +107,32 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	return total
 }
 
-// imatrixMemory is what Imatrix takes beside the hidden states: a block as it is stored, with sums of its inputs.
-func imatrixMemory(m *arch.Model, o *Options) int64 {
+// imatrixMemory is what Imatrix takes: a block as it is stored (float32 unless it is 16-bit floats), one expert of it at a
+// time where they are read when they are needed, and hidden states.
+func imatrixMemory(m *arch.Model, o *Options, fit imatrixFit) int64 {
 	var block int64
 	for i := range m.Blocks {
-		block = max(block, blockMemory(m, &m.Blocks[i], 0))
+		var shared, experts, expert int64
+		of := map[int]int64{}
+		for _, l := range m.Blocks[i].Linears() {
+			n := 4 * int64(l.Out) * int64(l.In)
+			if l.Expert < 0 {
+				shared += n
+				continue
+			}
+			experts += n
+			of[l.Expert] += n
+			expert = max(expert, of[l.Expert])
+		}
+		if fit.lazyExperts {
+			experts = expert
+		}
+		block = max(block, shared+experts)
 	}
 	threads := poolThreads(o.Threads)
 	tokens := int64(o.Calib.Windows) * int64(o.Calib.SeqLen)
-	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
+	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + stateMemory(m, o, o.Calib.Windows, fit.statesOnDisk) +
+		forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
 }
 
 // poolThreads is the number of threads that an option stands for.
