@@ -2,6 +2,7 @@ package quant
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,10 +66,40 @@ func TestNarrowHessians(t *testing.T) {
 // Long calibration runs a part of its windows through the full-precision model.
 func TestShiftWindows(t *testing.T) {
 	for _, c := range []struct{ windows, seqLen, every, kept int }{
-		{128, 512, 1, 128}, {128, 2048, 4, 32}, {130, 2048, 4, 33}, {1, 32, 1, 1}, {512, 2048, 16, 32},
+		{128, 512, 1, 128}, {128, 2048, 2, 64}, {131, 2048, 2, 66}, {1, 32, 1, 1}, {512, 2048, 8, 64},
 	} {
 		s := &stream{every: shiftEvery(c.windows, c.seqLen)}
 		require.Equal(t, c.every, s.every)
 		require.Equal(t, c.kept, s.shiftWindows(c.windows))
+	}
+}
+
+// Windows that come in equal pairs have the statistics of half as many: when one in two runs through the full-precision
+// model, nothing is lost, whichever chunk a window falls into and wherever the states are.
+func TestOneWindowInTwo(t *testing.T) {
+	if os.Getenv("QUANTIZE_LONG") == "" {
+		t.Skip("set QUANTIZE_LONG=1")
+	}
+	c := testmodel.Llama()
+	dir := writeModel(t, c)
+	once := windows(shiftTokens/c.Context, c.Context, c.Vocab)
+	twice := *once
+	twice.Windows *= 2
+	twice.IDs = nil
+	for i := 0; i < len(once.IDs); i += c.Context {
+		window := once.IDs[i : i+c.Context]
+		twice.IDs = append(append(twice.IDs, window...), window...)
+	}
+	require.Equal(t, 1, shiftEvery(once.Windows, c.Context))
+	require.Equal(t, 2, shiftEvery(twice.Windows, c.Context))
+	r := NewGPTQ(int4Sym, "gptq", gptq.Best())
+	o := options(t)
+	o.Calib = once
+	a, _ := runTiny(t, dir, r, o)
+	o = options(t)
+	o.Calib, o.Memory = &twice, 70<<20 // on disk
+	b, _ := runTiny(t, dir, r, o)
+	for i := range a.Tensors {
+		require.InDelta(t, a.Tensors[i].OutError, b.Tensors[i].OutError, 2e-3, a.Tensors[i].Name)
 	}
 }
