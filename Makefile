@@ -41,8 +41,14 @@ fuzz: check-go
 			echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; done
 
+# Products, their packing, and error feedback's updates.
+MATRIX := kernel\.(tile|copy|transpose|skinny|addScaledRows)
 bench: check-go
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./internal/kernel ./quant/grid/... ./calib/...
+	@mkdir -p out
+	$(GO) test -run '^$$' -bench GPTQBlock -benchtime 1x -cpuprofile out/block.prof -o out/block.test ./quant
+	@echo "share of the matrix kernels in a GPTQ block (last row, sum%):"
+	@$(GO) tool pprof -top -show '$(MATRIX)' out/block.test out/block.prof 2>/dev/null | tail -n +5
 
 # Regenerates the assembly; CI fails when the tree changes.
 generate: check-go

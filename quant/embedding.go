@@ -82,7 +82,7 @@ func (g *ggufBlocks) embeddingMetric() ([]float64, error) {
 			}
 			kernel.SyrkAddF64(g.pool, sum, m.Hidden, kernel.MatF32(lin.Out, m.Hidden, w))
 		}
-		mirror(sum, m.Hidden)
+		kernel.Symmetrize(g.pool, sum, m.Hidden)
 		addScaledToUnit(metric, sum, m.Hidden)
 	}
 	return metric, nil

@@ -19,6 +19,7 @@ type EngineRule struct {
 	OutMul  int    // outputs must be a multiple of this
 	Checked string // "run": loaded and scored; "loader": read in the loader's code
 	Note    string
+	GIdx    bool // known to load groups formed in activation order (desc_act with g_idx)
 }
 
 var usualGroups = []int{32, 64, 128, -1}
@@ -26,28 +27,29 @@ var usualGroups = []int{32, 64, 128, -1}
 // EngineRules is the table behind `quantize list engines`.
 func EngineRules() []EngineRule {
 	return []EngineRule{
-		{"vllm", "0.32", "", nil, nil, "both", 1, "run", "dense bf16, f16, f32"},
-		{"vllm", "0.32", "awq", []int{4}, []int{32, 64, 128}, "both", 8, "run", "Marlin kernels where outputs are a multiple of 64 and inputs of 128"},
-		{"vllm", "0.32", "gptq", []int{4, 8}, usualGroups, "sym", 32, "run", "zero points are not read; g_idx is not a parameter any more"},
-		{"vllm", "0.32", "gptq_v2", []int{4, 8}, usualGroups, "sym", 32, "run", ""},
-		{"vllm", "0.32", "compressed-tensors", []int{4, 8}, usualGroups, "both", 8, "run", "pack-quantized"},
-		{"sglang", "0.5", "", nil, nil, "both", 1, "loader", ""},
-		{"sglang", "0.5", "awq", []int{4}, []int{32, 64, 128}, "both", 8, "loader", ""},
-		{"sglang", "0.5", "gptq", []int{4, 8}, usualGroups, "sym", 32, "loader", ""},
-		{"sglang", "0.5", "compressed-tensors", []int{4, 8}, usualGroups, "sym", 8, "loader", ""},
-		{"tgi", "3", "", nil, nil, "both", 1, "loader", ""},
-		{"tgi", "3", "awq", []int{4}, usualGroups, "both", 8, "loader", ""},
-		{"tgi", "3", "gptq", []int{4, 8}, usualGroups, "sym", 32, "loader", ""},
-		{"transformers", "5.24", "", nil, nil, "both", 1, "run", ""},
-		{"transformers", "5.24", "awq", []int{4}, usualGroups, "both", 8, "run", "through GPTQModel's kernels"},
-		{"transformers", "5.24", "gptq", []int{2, 3, 4, 8}, usualGroups, "both", 32, "run", "needs optimum and GPTQModel"},
-		{"transformers", "5.24", "gptq_v2", []int{2, 3, 4, 8}, usualGroups, "both", 32, "run", "needs optimum and GPTQModel"},
-		{"transformers", "5.24", "compressed-tensors", []int{3, 4, 8}, usualGroups, "sym", 8, "run", "asymmetric zero points are refused by 5.24"},
+		{"vllm", "0.32", "", nil, nil, "both", 1, "run", "dense bf16, f16, f32", false},
+		{"vllm", "0.32", "awq", []int{4}, []int{32, 64, 128}, "both", 8, "run", "Marlin kernels where outputs are a multiple of 64 and inputs of 128", false},
+		{"vllm", "0.32", "gptq", []int{4, 8}, usualGroups, "sym", 32, "run", "zero points are not read; g_idx is not a parameter any more", false},
+		{"vllm", "0.32", "gptq_v2", []int{4, 8}, usualGroups, "sym", 32, "run", "", false},
+		{"vllm", "0.32", "compressed-tensors", []int{4, 8}, usualGroups, "both", 8, "run", "pack-quantized", false},
+		{"sglang", "0.5", "", nil, nil, "both", 1, "loader", "", false},
+		{"sglang", "0.5", "awq", []int{4}, []int{32, 64, 128}, "both", 8, "loader", "", false},
+		{"sglang", "0.5", "gptq", []int{4, 8}, usualGroups, "sym", 32, "loader", "", false},
+		{"sglang", "0.5", "compressed-tensors", []int{4, 8}, usualGroups, "sym", 8, "loader", "", false},
+		{"tgi", "3", "", nil, nil, "both", 1, "loader", "", false},
+		{"tgi", "3", "awq", []int{4}, usualGroups, "both", 8, "loader", "", false},
+		{"tgi", "3", "gptq", []int{4, 8}, usualGroups, "sym", 32, "loader", "", false},
+		{"transformers", "5.24", "", nil, nil, "both", 1, "run", "", false},
+		{"transformers", "5.24", "awq", []int{4}, usualGroups, "both", 8, "run", "through GPTQModel's kernels", false},
+		{"transformers", "5.24", "gptq", []int{2, 3, 4, 8}, usualGroups, "both", 32, "run", "needs optimum and GPTQModel", true},
+		{"transformers", "5.24", "gptq_v2", []int{2, 3, 4, 8}, usualGroups, "both", 32, "run", "needs optimum and GPTQModel", true},
+		{"transformers", "5.24", "compressed-tensors", []int{3, 4, 8}, usualGroups, "sym", 8, "run", "asymmetric zero points are refused by 5.24", false},
 	}
 }
 
-// Engines says for every engine of the table whether it loads linears of these schemes in this layout.
-func Engines(layout string, linears []PlannedTensor) []EngineNote {
+// Engines says for every engine of the table whether it loads linears of these schemes in this layout, indexed where
+// g_idx tells which group a column belongs to.
+func Engines(layout string, linears []PlannedTensor, indexed bool) []EngineNote {
 	var notes []EngineNote
 	rules := EngineRules()
 	for i, r := range rules {
@@ -57,7 +59,9 @@ func Engines(layout string, linears []PlannedTensor) []EngineNote {
 		note := EngineNote{Engine: r.Engine + " " + r.Version, Reason: fmt.Sprintf("does not load %s", layout)}
 		for _, c := range rules {
 			if c.Engine == r.Engine && c.Layout == layout {
-				note.Reason = c.refuses(linears)
+				if note.Reason = c.refuses(linears); note.Reason == "" && indexed && !c.GIdx {
+					note.Reason = "not known to load groups in activation order (g_idx)"
+				}
 				note.Loads = note.Reason == ""
 				break
 			}

@@ -98,7 +98,7 @@ func TestEXL2PoorStatistics(t *testing.T) {
 		w[i] = float32(math.Sin(float64(i)))
 	}
 	good := func() *Stats {
-		st := &Stats{K: in, Tokens: 100, Gram: make([]float64, in*in), shift: make([]float64, in*in)}
+		st := &Stats{K: in, Tokens: 100, Gram: make([]float64, in*in), shift: make([]float32, in*in)}
 		for i := range in {
 			st.Gram[i*(in+1)] = 1 + float64(i)/in
 		}
@@ -110,7 +110,7 @@ func TestEXL2PoorStatistics(t *testing.T) {
 		"NaN":       func(s *Stats) { s.Gram[3] = math.NaN() },
 		"zero":      func(s *Stats) { clear(s.Gram) },
 		"rank one":  func(s *Stats) { fill(s.Gram, 1) },
-		"NaN shift": func(s *Stats) { s.shift[7] = math.NaN() },
+		"NaN shift": func(s *Stats) { s.shift[7] = float32(math.NaN()) },
 		"far":       func(s *Stats) { fill(s.shift, 1e30) },
 	} {
 		st := good()
@@ -127,7 +127,7 @@ func TestEXL2PoorStatistics(t *testing.T) {
 	}
 }
 
-func fill(m []float64, v float64) {
+func fill[T float32 | float64](m []T, v T) {
 	for i := range m {
 		m[i] = v
 	}

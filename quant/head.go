@@ -93,8 +93,7 @@ func (s *stream) headStats(ctx context.Context, l *Layer) error {
 func (s *stream) headPair(ctx context.Context, l *Layer) error {
 	p := &paired{stream: s, kind: headKey.kind, sums: map[inputKey]*pairSum{}}
 	err := s.hidden.chunks(ctx, func(lo, hi int) error {
-		p.first, p.full = lo, p.full[:0]
-		full, err := s.full.load(lo, hi)
+		full, err := p.loadFull(lo, hi)
 		if err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func (s *stream) headPair(ctx context.Context, l *Layer) error {
 	if err != nil {
 		return err
 	}
-	l.stats[headKey] = p.sums[headKey].finish()
+	l.stats[headKey] = p.sums[headKey].finish(s.job.pool)
 	return nil
 }
 

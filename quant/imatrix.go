@@ -32,7 +32,11 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 	}
 	set, pool := o.Calib, newPool(o.Threads)
 	runner := forward.NewRunner(model, pool, set.Windows, set.SeqLen)
-	hidden, release, err := imatrixStates(model, &o, runner.ChunkTokens())
+	fit, err := fitImatrix(model, &o)
+	if err != nil {
+		return nil, err
+	}
+	hidden, release, err := imatrixStates(model, &o, runner.ChunkTokens(), fit.statesOnDisk)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +52,7 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 	j := &job{opts: &o, pool: pool, start: time.Now()}
 	for i := range model.Blocks {
 		j.progress(fmt.Sprintf("layer %d of %d", i+1, len(model.Blocks)), float64(i)/float64(len(model.Blocks)))
-		b, err := forward.Load(dense, model, i, forward.LoadOptions{Pool: pool})
+		b, err := forward.Load(dense, model, i, forward.LoadOptions{Pool: pool, LazyExperts: fit.lazyExperts})
 		if err != nil {
 			return nil, safeio.WithPath(err, src.Meta().Path)
 		}
@@ -63,14 +67,22 @@ func Imatrix(ctx context.Context, src formats.Checkpoint, o Options) (*gguf.Imat
 	return m, nil
 }
 
+// imatrixFit is what Imatrix does to keep to its memory, none of which changes a sum.
+type imatrixFit struct{ statesOnDisk, lazyExperts bool }
+
+// fitImatrix takes the first way that fits, the cheapest first: experts that stay on disk are read again for every chunk.
+func fitImatrix(m *arch.Model, o *Options) (fit imatrixFit, err error) {
+	for _, fit = range []imatrixFit{{}, {statesOnDisk: true}, {statesOnDisk: true, lazyExperts: true}} {
+		if err = checkMemory(imatrixMemory(m, o, fit), true, o); err == nil {
+			return fit, nil
+		}
+	}
+	return fit, err
+}
+
 // imatrixStates makes room for the hidden states: in memory, or in a file beside o.Out that has no name. Nothing of it
 // outlives the process.
-func imatrixStates(m *arch.Model, o *Options, step int) (*states, func(), error) {
-	need := func(onDisk bool) int64 { return imatrixMemory(m, o) + stateMemory(m, o, onDisk) }
-	onDisk := o.Memory > 0 && need(false) > o.Memory && need(true) < need(false)
-	if err := checkMemory(need(onDisk), true, o); err != nil {
-		return nil, nil, err
-	}
+func imatrixStates(m *arch.Model, o *Options, step int, onDisk bool) (*states, func(), error) {
 	s := newStates(o.Calib.Windows*o.Calib.SeqLen, m.Hidden, step, onDisk)
 	if !onDisk {
 		return &s, func() {}, nil

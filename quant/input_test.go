@@ -282,7 +282,7 @@ func TestDegenerateWeights(t *testing.T) {
 					want *= before[k] / norm[k]
 				}
 				step := 0.07
-				if method == "gptq" { // error feedback may take a neighbouring code to make up for errors in front
+				if method != "rtn" { // error feedback and descent may take a neighbouring code to make up for errors in front
 					step = 0.15
 				}
 				require.InDelta(t, want, v, step*math.Abs(float64(want))+1e-6, "%s %s", name, method)

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"fmt"
 	"runtime"
 
 	"github.com/llmquant/quantize/calib/forward"
@@ -16,7 +17,10 @@ func (p *Plan) fit(r *Recipe, o *Options, extra int64) {
 	if r.Needs() == 0 {
 		return
 	}
-	p.Scratch = 2 * streams(r) * stateBytes(p.Model, o) // in front of a block and behind it
+	p.Scratch = 0
+	for _, windows := range streams(r, o) {
+		p.Scratch += 2 * stateBytes(p.Model, o, windows) // in front of a block and behind it
+	}
 	if o.Memory <= 0 || p.Memory <= o.Memory {
 		return
 	}
@@ -37,29 +41,38 @@ func checkMemory(need int64, calibrated bool, o *Options) error {
 		even, less = " even with the hidden states on disk", "fewer --threads or a shorter --seq-len need"
 	}
 	const mb = 1_000_000
-	return safeio.Limitf("the run needs about %d MB of memory%s, more than the limit of %d MB: --memory %dMB would do, %s less",
-		(need+mb-1)/mb, even, o.Memory/mb, (need+mb-1)/mb, less)
+	return &memoryError{fmt.Sprintf("the run needs about %d MB of memory%s, more than the limit of %d MB: --memory %dMB would do, %s less",
+		(need+mb-1)/mb, even, o.Memory/mb, (need+mb-1)/mb, less)}
 }
 
-// streams is the number of residual streams that run.
-func streams(r *Recipe) int64 {
-	if r.Needs().Has(NeedShift) {
-		return 2
+// memoryError is an option that does not fit the model and a limit that is exceeded, both.
+type memoryError struct{ text string }
+
+func (e *memoryError) Error() string   { return e.text }
+func (e *memoryError) Unwrap() []error { return []error{ErrOptions, safeio.ErrLimit} }
+
+// streams lists the windows of every residual stream that runs.
+func streams(r *Recipe, o *Options) []int {
+	all := o.Calib.Windows
+	if !r.Needs().Has(NeedShift) {
+		return []int{all}
 	}
-	return 1
+	every := shiftEvery(all, o.Calib.SeqLen)
+	return []int{all, (all + every - 1) / every}
 }
 
-// stateBytes is the size of the hidden states of all windows.
-func stateBytes(m *arch.Model, o *Options) int64 {
-	return 4 * int64(o.Calib.Windows) * int64(o.Calib.SeqLen) * int64(m.Hidden)
+// stateBytes is the size of the hidden states of some windows.
+func stateBytes(m *arch.Model, o *Options, windows int) int64 {
+	return 4 * int64(windows) * int64(o.Calib.SeqLen) * int64(m.Hidden)
 }
 
 // stateMemory is what one residual stream takes: all its states, or a chunk of them.
-func stateMemory(m *arch.Model, o *Options, onDisk bool) int64 {
-	if onDisk {
-		return 4 * int64(forward.ChunkTokens(m, o.Calib.Windows, o.Calib.SeqLen)) * int64(m.Hidden)
+func stateMemory(m *arch.Model, o *Options, windows int, onDisk bool) int64 {
+	all := stateBytes(m, o, windows)
+	if !onDisk {
+		return all
 	}
-	return stateBytes(m, o)
+	return min(all, 4*int64(forward.ChunkTokens(m, o.Calib.Windows, o.Calib.SeqLen))*int64(m.Hidden))
 }
 
 // memoryEstimate is the expected peak of resident bytes, from shapes alone. It does not depend on the number of layers.
@@ -81,7 +94,10 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	set := o.Calib
 	hidden := int64(p.Model.Hidden)
 	tokens := int64(set.Windows) * int64(set.SeqLen)
-	total += streams(r)*stateMemory(p.Model, o, p.StatesOnDisk) + 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
+	for _, windows := range streams(r, o) {
+		total += stateMemory(p.Model, o, windows, p.StatesOnDisk)
+	}
+	total += 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
 	if r.Needs().Has(NeedModules) {
 		// Inputs of both modules on the search windows, and their outputs: wanted and got.
 		search := min(tokens, max(searchTokens, int64(set.SeqLen)))
@@ -91,15 +107,32 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 	return total
 }
 
-// imatrixMemory is what Imatrix takes beside the hidden states: a block as it is stored, with sums of its inputs.
-func imatrixMemory(m *arch.Model, o *Options) int64 {
+// imatrixMemory is what Imatrix takes: a block as it is stored (float32 unless it is 16-bit floats), one expert of it at a
+// time where they are read when they are needed, and hidden states.
+func imatrixMemory(m *arch.Model, o *Options, fit imatrixFit) int64 {
 	var block int64
 	for i := range m.Blocks {
-		block = max(block, blockMemory(m, &m.Blocks[i], 0))
+		var shared, experts, expert int64
+		of := map[int]int64{}
+		for _, l := range m.Blocks[i].Linears() {
+			n := 4 * int64(l.Out) * int64(l.In)
+			if l.Expert < 0 {
+				shared += n
+				continue
+			}
+			experts += n
+			of[l.Expert] += n
+			expert = max(expert, of[l.Expert])
+		}
+		if fit.lazyExperts {
+			experts = expert
+		}
+		block = max(block, shared+experts)
 	}
 	threads := poolThreads(o.Threads)
 	tokens := int64(o.Calib.Windows) * int64(o.Calib.SeqLen)
-	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
+	return baseBytes + block + int64(threads)*panelBytes + 4*tokens + stateMemory(m, o, o.Calib.Windows, fit.statesOnDisk) +
+		forward.ScratchBytes(m, threads, o.Calib.Windows, o.Calib.SeqLen)
 }
 
 // poolThreads is the number of threads that an option stands for.
@@ -126,8 +159,8 @@ func widestOutput(p *Plan) (n int64) {
 	return n
 }
 
-// blockMemory is what one block takes: stored weights, float32 copies, the statistics of its inputs, and the largest
-// linear's candidates.
+// blockMemory is what one block takes: stored weights, float32 copies, and the most that the statistics of its inputs
+// and the linear at work need at a time.
 func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 	var weights, largest, gram int64
 	for _, l := range b.Linears() {
@@ -135,16 +168,40 @@ func blockMemory(m *arch.Model, b *arch.Block, needs Need) int64 {
 		weights += n
 		largest = max(largest, n)
 	}
+	linear := 5 * 4 * largest // weight, values, what they are compared with
 	for _, in := range b.Inputs() {
 		square := int64(in.Width) * int64(in.Width)
 		switch {
-		case needs.Has(NeedShift): // one kind of input at a time: sums, averages, factor, its float32 copies
-			gram = max(gram, 8*9*square+8*4*int64(in.Width)*int64(m.Hidden))
-		case needs.Has(NeedSequential):
-			gram = max(gram, 8*4*square)
+		case needs.Has(NeedSequential): // one kind of input at a time
+			gram = max(gram, sequentialMemory(m, in, needs, largest)-linear)
 		case needs.Has(NeedGram):
 			gram += 12 * square // float64, and float32 for products
+			if needs.Has(NeedDescent) {
+				gram += 4 * square
+			}
 		}
 	}
-	return 2*weights + 4*weights + 5*4*largest + gram
+	return 2*weights + 4*weights + linear + gram
+}
+
+// sequentialMemory is the most that the statistics of one input and a linear that reads it take: while sums are gathered,
+// while they are factored, or while the linear is solved and checked.
+func sequentialMemory(m *arch.Model, in arch.Input, needs Need, largest int64) int64 {
+	square, sum, work := int64(in.Width)*int64(in.Width), int64(8), int64(8+4)
+	if needs.Has(NeedGram32) {
+		sum, work = 4, 4 // factored where it lies
+	}
+	kept, distance := int64(4+4), int64(0) // Hessian and factor
+	if needs.Has(NeedShift) {
+		distance = 4
+	}
+	extra := int64(0)
+	if needs.Has(NeedShift) && in.Width <= maxHalves { // twice the sums; the other half's Hessian and the factor in each
+		sum, distance, extra = 2*sum, 2*distance, 3*4
+	}
+	drift := distance * int64(in.Width) * int64(m.Hidden)
+	gather := (sum+distance)*square + drift
+	factor := (4+work+extra+distance)*square + drift + 4*largest
+	solve := (kept+extra+distance)*square + drift + 6*4*largest
+	return max(gather, factor, solve)
 }

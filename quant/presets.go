@@ -10,10 +10,10 @@ func AWQ(bits, groupSize int) Recipe {
 	return NewAWQ(packing.Scheme{Grid: "int", Bits: bits, GroupSize: groupSize}, "awq", AWQOptions{})
 }
 
-// NewAWQ is activation-aware scaling followed by searched rounding, in a layout of choice.
+// NewAWQ is activation-aware scaling followed by searched rounding and descent, in a layout of choice.
 func NewAWQ(s packing.Scheme, layout string, o AWQOptions) Recipe {
-	return Recipe{Method: "awq", Transforms: []Transform{AWQScaling{o}}, Rounder: Nearest{Search: true},
-		Allocation: Uniform{s}, Layout: layout, Config: map[string]any{"grid": o.grid(), "value_output": !o.NoValueO, "surrogate": o.Surrogate}}
+	return Recipe{Method: "awq", Transforms: []Transform{AWQScaling{o}}, Rounder: Nearest{Search: true, Passes: o.passes()},
+		Allocation: Uniform{s}, Layout: layout, Config: map[string]any{"grid": o.grid(), "value_output": !o.NoValueO, "surrogate": o.Surrogate, "passes": o.passes()}}
 }
 
 // RTN is plain rounding: no calibration.
@@ -30,7 +30,7 @@ func NewRTN(s packing.Scheme, layout string) Recipe {
 func NewGPTQ(s packing.Scheme, layout string, o gptq.Options, transforms ...Transform) Recipe {
 	return Recipe{Method: "gptq", Transforms: transforms, Rounder: GPTQ{Options: o, Search: true}, Allocation: Uniform{s}, Layout: layout,
 		Config: map[string]any{"damp": o.Damp, "passes": o.Passes, "order": int(o.Order)},
-		GPTQ:   packing.GPTQMeta{Damp: o.Damp, TrueSequential: true, StaticGroups: o.Order == gptq.ActOrder}}
+		GPTQ:   packing.GPTQMeta{Damp: o.Damp, TrueSequential: true, StaticGroups: o.Order == gptq.ActOrder, DescAct: o.Order == gptq.Indexed}}
 }
 
 // NewCopy copies a checkpoint: re-sharded, verified, with a report.

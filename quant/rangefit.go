@@ -6,6 +6,7 @@ import (
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/tensor"
 	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/grid"
 )
 
 // affine is the integer grid of one scheme with the rounding of its stored scale.
@@ -38,18 +39,7 @@ func (a affine) params(lo, hi float32) (scale, zero float32) {
 	return scale, min(max(roundEven(-lo/scale), a.minZ), a.maxQ)
 }
 
-// stored rounds a scale to the type it is written in, keeping it positive and finite there.
-func (a affine) stored(s float32) float32 {
-	switch a.store {
-	case tensor.F16:
-		s = tensor.F16ToF32(tensor.F32ToF16(min(max(s, 0x1p-24), 65504)))
-	case tensor.BF16:
-		s = tensor.BF16ToF32(tensor.F32ToBF16(max(s, 0x1p-126)))
-	default:
-		s = max(s, 0x1p-126)
-	}
-	return s
-}
+func (a affine) stored(s float32) float32 { return grid.StoredScale(a.store, s) }
 
 // code rounds w to the nearest code, ties to even.
 func (a affine) code(w, inv, zero float32) float32 {

@@ -23,12 +23,10 @@ type residual struct {
 func (r *residual) blob(layer int) string { return fmt.Sprintf("%s-%d", r.name, layer) }
 
 // newResidual makes the stream stand in front of layer first: embeddings, or the states that an earlier run saved.
-// The embeddings are those of src.
-func newResidual(ctx context.Context, j *job, name string, runner *forward.Runner, first int, src tensor.Source) (*residual, error) {
-	set := j.opts.Calib
-	tokens := set.Windows * set.SeqLen
-	r := &residual{states: newStates(tokens, j.plan.Model.Hidden, runner.ChunkTokens(), j.plan.StatesOnDisk), job: j, name: name}
-	err := r.open(ctx, first, func(dst kernel.Mat, ids []int32) error {
+// The embeddings are those of src for ids, whole windows.
+func newResidual(ctx context.Context, j *job, name string, runner *forward.Runner, first int, src tensor.Source, ids []int32) (*residual, error) {
+	r := &residual{states: newStates(len(ids), j.plan.Model.Hidden, runner.ChunkTokens(), j.plan.StatesOnDisk), job: j, name: name}
+	err := r.open(ctx, first, ids, func(dst kernel.Mat, ids []int32) error {
 		if err := runner.Embed(dst, ids, src); err != nil {
 			return safeio.WithPath(err, j.src.Meta().Path)
 		}
@@ -41,7 +39,7 @@ func newResidual(ctx context.Context, j *job, name string, runner *forward.Runne
 	return r, nil
 }
 
-func (r *residual) open(ctx context.Context, first int, embed func(kernel.Mat, []int32) error) (err error) {
+func (r *residual) open(ctx context.Context, first int, ids []int32, embed func(kernel.Mat, []int32) error) (err error) {
 	out := r.job.out
 	out.DropBlob(r.blob(first + 1)) // of a layer that was not finished
 	switch {
@@ -59,7 +57,7 @@ func (r *residual) open(ctx context.Context, first int, embed func(kernel.Mat, [
 	switch {
 	case first == 0:
 		r.from, r.to = r.kept, r.kept
-		if err := r.embed(ctx, embed, r.job.opts.Calib.IDs[:r.rows]); err != nil {
+		if err := r.embed(ctx, embed, ids); err != nil {
 			return err
 		}
 	case !r.inFile():

@@ -89,7 +89,7 @@ func (j *interrupted) stop(t *testing.T, o Options, n int) (finished bool) {
 // A run that is cancelled wherever it looks at its context leaves nothing under the final name and continues to the
 // same bytes, with another number of threads, once interrupted or twice.
 func TestCancelAnywhereAndResume(t *testing.T) {
-	step := 3
+	step := 2
 	if os.Getenv("QUANTIZE_LONG") != "" {
 		step = 1
 	}

@@ -45,7 +45,7 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 
 // notWorse measures the output error on the calibration data and replaces a result that plain rounding beats.
 func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.Linear, values []float32, row *TensorReport) (*packing.Linear, []float32, error) {
-	if stats == nil || stats.Gram == nil {
+	if !stats.known() {
 		return q, values, nil
 	}
 	if stats.Tokens == 0 {
@@ -53,12 +53,13 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 		Emit(ctx, Event{Kind: EventFallback, Layer: m.Layer.Index, Tensor: m.Linear.Weight(), Message: row.Fallback})
 		return q, values, nil
 	}
-	power := stats.OutputError(j.pool, kernel.MatF32(q.Out, q.In, m.W), make([]float32, len(m.W)))
+	w := kernel.MatF32(q.Out, q.In, m.W)
+	power := stats.squared(j.pool, w)
 	if power == 0 {
 		return q, values, nil
 	}
 	if m.Scheme.Grid == exl2Name { // its solver keeps the better of both, row by row
-		row.OutError = math.Sqrt(j.outputError(stats, q, values, m.W) / power)
+		row.OutError = math.Sqrt(stats.squared(j.pool, difference(q, values, m.W)) / power)
 		return q, values, nil
 	}
 	plain, err := m.plain(ctx, stats)
@@ -69,12 +70,13 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 	if err != nil {
 		return nil, nil, err
 	}
-	got := j.outputError(stats, q, values, m.W)
-	base := j.outputError(stats, q, plainValues, m.W)
+	delta, plainDelta := difference(q, values, m.W), difference(q, plainValues, m.W)
+	got, base := stats.squared(j.pool, delta), stats.squared(j.pool, plainDelta)
 	row.OutError, row.RoundingOutError = math.Sqrt(got/power), math.Sqrt(base/power)
 	if stats.shift != nil { // what counts then is the distance from the full-precision model
-		got -= 2 * j.towards(stats, q, values, m.W)
-		base -= 2 * j.towards(stats, q, plainValues, m.W)
+		push := stats.push(j.pool, w)
+		got -= 2 * kernel.Dot64(push.F32, delta.F32)
+		base -= 2 * kernel.Dot64(push.F32, plainDelta.F32)
 	}
 	if got <= base {
 		return q, values, nil
@@ -83,14 +85,6 @@ func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.
 	row.Fallback = "plain rounding has the smaller output error"
 	Emit(ctx, Event{Kind: EventFinding, Layer: m.Layer.Index, Tensor: m.Linear.Weight(), Message: row.Fallback})
 	return plain, plainValues, nil
-}
-
-func (j *job) outputError(stats *Stats, q *packing.Linear, values, w []float32) float64 {
-	return stats.OutputError(j.pool, difference(q, values, w), make([]float32, len(w)))
-}
-
-func (j *job) towards(stats *Stats, q *packing.Linear, values, w []float32) float64 {
-	return stats.towards(j.pool, kernel.MatF32(q.Out, q.In, w), difference(q, values, w))
 }
 
 // difference is what rounding changed, [Out, In].

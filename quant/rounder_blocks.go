@@ -51,14 +51,21 @@ func (KQuant) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Line
 
 // importance is E[x²] per channel, nil when it is not known.
 func (st *Stats) importance() []float32 {
-	if st == nil || st.Gram == nil || st.Tokens == 0 {
+	if !st.known() || st.Tokens == 0 {
 		return nil
 	}
-	im := make([]float32, st.K)
-	for k := range im {
-		im[k] = float32(st.Gram[k*st.K+k])
+	if st.prepared != nil {
+		return st.diagonal
 	}
-	return im
+	st.diagonal = make([]float32, st.K)
+	for k := range st.diagonal {
+		if at := k*st.K + k; st.Gram != nil {
+			st.diagonal[k] = float32(st.Gram[at])
+		} else {
+			st.diagonal[k] = st.gram32[at]
+		}
+	}
+	return st.diagonal
 }
 
 // block returns the ggml type of the matrix's scheme.

@@ -15,6 +15,7 @@ type GPTQ struct {
 	Options gptq.Options
 	Search  bool // fit group parameters by weighted search instead of the full range
 	NoShift bool // match the layer's own output instead of the full-precision model's
+	Narrow  bool // sum and factor Hessians in float32, for layers so wide that memory decides
 }
 
 // Name implements Rounder.
@@ -25,6 +26,9 @@ func (r GPTQ) Needs() Need {
 	n := NeedGram | NeedSequential
 	if !r.NoShift {
 		n |= NeedShift
+		if r.Narrow {
+			n |= NeedGram32
+		}
 	}
 	return n
 }
@@ -73,23 +77,6 @@ func (r GPTQ) tell(ctx context.Context, m *Matrix, rep gptq.Report) {
 	}
 	Emit(ctx, e)
 }
-
-// prepare factors the Gram matrix once for all linears that share it.
-func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared, error) {
-	key := preparedKey{span: g.Span(), sub: g.Sub()}
-	if st.prepared != nil && st.preparedFor == key {
-		return st.prepared, nil
-	}
-	p, err := gptq.Prepare(m.pool(), st.forSolver(), g, o)
-	if err != nil {
-		return nil, err
-	}
-	st.prepared, st.preparedFor = p, key
-	return p, nil
-}
-
-// preparedKey is the geometry that a factorization serves.
-type preparedKey struct{ span, sub int }
 
 // grid returns the integer grid of the matrix.
 func (m *Matrix) grid(o grid.IntOptions) (*grid.Int, error) {

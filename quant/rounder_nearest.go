@@ -11,12 +11,19 @@ import (
 // Nearest rounds every weight to the nearest code. Without Search the range of a group is its minimum and maximum
 // (plain rounding, no calibration needed). With Search, range, zero point and scale of every group are chosen to
 // minimise the error of the layer's output, δ·E[x xᵀ]·δᵀ over the group's channels: AWQ's clip search, exact over all
-// tokens instead of a sample of 512, with both ends of the range free and the scale fitted afterwards.
-type Nearest struct{ Search bool }
+// tokens instead of a sample of 512, with both ends of the range free and the scale fitted afterwards. Passes then lets
+// codes and parameters descend on the error over all channels of the layer, up to that many times.
+type Nearest struct {
+	Search bool
+	Passes int
+}
 
 // Name implements Rounder.
 func (r Nearest) Name() string {
-	if r.Search {
+	switch {
+	case r.Search && r.Passes > 0:
+		return "nearest, searched ranges, descent"
+	case r.Search:
 		return "nearest, searched ranges"
 	}
 	return "nearest"
@@ -24,7 +31,10 @@ func (r Nearest) Name() string {
 
 // Needs implements Rounder.
 func (r Nearest) Needs() Need {
-	if r.Search {
+	switch {
+	case r.Search && r.Passes > 0:
+		return NeedGram | NeedDescent
+	case r.Search:
 		return NeedGram
 	}
 	return 0
@@ -54,7 +64,24 @@ func (r Nearest) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.L
 		setGroup(l, j, f.scale, f.zero)
 		encodeGroup(l, a, view, j, c0)
 	})
-	return l, ctx.Err()
+	if r.Passes == 0 || ctx.Err() != nil {
+		return l, ctx.Err()
+	}
+	return l, r.descend(ctx, m, stats, l)
+}
+
+// descend makes codes and parameters take their neighbours' errors into account: what one channel gets wrong, another
+// that moves with it can make up for.
+func (r Nearest) descend(ctx context.Context, m *Matrix, stats *Stats, l *packing.Linear) error {
+	g, err := m.grid(grid.IntOptions{})
+	if err != nil {
+		return err
+	}
+	p, err := stats.forDescent(m, g, r.Passes)
+	if err != nil {
+		return err
+	}
+	return p.Descend(ctx, m.pool(), l, m.W, g)
 }
 
 func groupSpan(s packing.Scheme, k int) int {

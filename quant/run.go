@@ -2,6 +2,7 @@ package quant
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,6 +84,11 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	if err != nil {
 		return nil, &safeio.Error{Op: "plan", Path: meta.Path, Off: -1, Err: err}
 	}
+	if r.GPTQ.DescAct {
+		if err := p.storesGroupIndex(); err != nil {
+			return nil, err
+		}
+	}
 	if r.Needs() != 0 {
 		if err := checkCalibration(&o, model); err != nil {
 			return nil, err
@@ -98,10 +104,24 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	if _, err := p.quantizationConfig("quantize", &r); err != nil {
 		return nil, safeio.WithPath(err, meta.Path)
 	}
-	p.Engines = Engines(r.Layout, p.Tensors)
+	p.Engines = Engines(r.Layout, p.Tensors, r.GPTQ.DescAct)
 	p.fit(&r, &o, 0)
 	p.Memory, p.Work = max(p.Memory, o.Before), workEstimate(p, &r, &o)
 	return p, checkMemory(p.Memory, r.Needs() != 0, &o)
+}
+
+// storesGroupIndex refuses groups in activation order in a layout that has no place for them.
+func (p *Plan) storesGroupIndex() error {
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		if !t.Quantize {
+			continue
+		}
+		if !slices.ContainsFunc(t.Stored, func(s tensor.Info) bool { return s.Name == t.Module()+".g_idx" }) {
+			return optionsf("groups in activation order need a layout that stores g_idx: gptq or gptq_v2")
+		}
+	}
+	return nil
 }
 
 // RefuseQuantized fails for a checkpoint whose weights are rounded already.

@@ -161,7 +161,7 @@ func TestImatrixOnDisk(t *testing.T) {
 	require.ErrorIs(t, err, safeio.ErrLimit)
 	model, err := MakePlan(context.Background(), src, RTN(4, 32), Options{})
 	require.NoError(t, err)
-	o.Memory = imatrixMemory(model.Model, &o) + stateMemory(model.Model, &o, true)
+	o.Memory = imatrixMemory(model.Model, &o, imatrixFit{statesOnDisk: true})
 	o.Events = func(Event) {
 		entries, err := os.ReadDir(filepath.Dir(out))
 		require.NoError(t, err)
@@ -173,6 +173,27 @@ func TestImatrixOnDisk(t *testing.T) {
 	o.Out = filepath.Join(t.TempDir(), "nowhere", "m.gguf")
 	_, err = Imatrix(context.Background(), src, o)
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// Experts of a mixture are read when they are needed, where they do not fit all at once.
+func TestImatrixReadsExpertsOneByOne(t *testing.T) {
+	o := Options{Threads: 2, Out: filepath.Join(t.TempDir(), "m.gguf"), Calib: windows(100, 32, 128)}
+	src := openModel(t, writeModel(t, testmodel.Qwen3MoE()))
+	want, err := Imatrix(context.Background(), src, o)
+	require.NoError(t, err)
+	p, err := MakePlan(context.Background(), src, RTN(4, 32), Options{})
+	require.NoError(t, err)
+	least := imatrixFit{statesOnDisk: true, lazyExperts: true}
+	o.Memory = imatrixMemory(p.Model, &o, least)
+	fit, err := fitImatrix(p.Model, &o)
+	require.NoError(t, err)
+	require.Equal(t, least, fit)
+	got, err := Imatrix(context.Background(), src, o)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	o.Memory--
+	_, err = Imatrix(context.Background(), src, o)
+	require.ErrorIs(t, err, safeio.ErrLimit)
 }
 
 // memoryFile is a backing in memory.

@@ -6,6 +6,7 @@ import (
 	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/exl2"
 	"github.com/llmquant/quantize/quant/gptq"
+	"github.com/llmquant/quantize/quant/grid"
 )
 
 // Stats are what calibration saw at the input of one or more linears that share it. Averages are over tokens.
@@ -16,19 +17,58 @@ type Stats struct {
 	MaxAbs  []float32 // [K] max|x_k|, with NeedMaxAbs
 	Gram    []float64 // [K,K] E[x xᵀ], symmetric, with NeedGram
 
-	shift       []float64      // [K,K] E[(x_f − x)xᵀ], x_f the input of the full-precision model; nil when not gathered
-	half        *gptq.Half     // Gram and shift of every other window
-	drift       []float64      // [hidden,K] E[(r_f − r)xᵀ] of the residual stream that the linear writes to; nil for others
-	halfDrift   []float64      // the same of every other window
-	gram32      []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes
-	prepared    *gptq.Prepared // factor of Gram, shared by the linears that read this input
-	preparedFor preparedKey
-	mixed       *exl2.Prepared // the same for mixed bit widths
+	shift     []float32      // [K,K] E[(x_f − x)xᵀ], x_f the input of the full-precision model; nil when not gathered
+	half      *gptq.Half     // Gram and shift of every other window
+	drift     []float32      // [hidden,K] E[(r_f − r)xᵀ] of the residual stream that the linear writes to; nil for others
+	halfDrift []float32      // the same of every other window
+	gram32    []float32      // Gram in float32, made on demand for GEMMs, dropped when Gram changes; alone where sums are float32
+	prepared  *gptq.Prepared // factor of Gram, shared by the linears that read this input; Gram went into it
+	diagonal  []float32      // of Gram, kept when Gram is not
+	descent   *gptq.Prepared // Gram as descent takes it, beside Gram
+	mixed     *exl2.Prepared // Gram as mixed bit widths take it, beside Gram
+}
+
+// known reports whether second moments were gathered, wherever they are by now.
+func (st *Stats) known() bool {
+	return st != nil && (st.Gram != nil || st.gram32 != nil || st.prepared != nil)
 }
 
 // forSolver is what solvers take: the Gram matrix and the distance from the full-precision model.
 func (st *Stats) forSolver() *gptq.Stats {
-	return &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half, Drift: st.drift, HalfDrift: st.halfDrift}
+	s := &gptq.Stats{K: st.K, H: st.Gram, D: st.shift, Half: st.half, Drift: st.drift, HalfDrift: st.halfDrift}
+	if s.H == nil {
+		s.H32, s.Narrow = st.gram32, true
+	}
+	return s
+}
+
+// prepare factors the Gram matrix once for all linears that share it. Its memory serves the factorization and is free
+// afterwards: from here on the moments live in the result.
+func (st *Stats) prepare(m *Matrix, g grid.Grid, o gptq.Options) (*gptq.Prepared, error) {
+	switch {
+	case st.prepared == nil:
+		st.importance()
+		s := st.forSolver()
+		s.Scratch = true
+		p, err := gptq.Prepare(m.pool(), s, g, o)
+		if err != nil {
+			return nil, err
+		}
+		st.prepared, st.Gram, st.gram32, st.half = p, nil, nil, nil
+	case !st.prepared.Serves(g):
+		st.prepared = st.prepared.For(m.pool(), g)
+	}
+	return st.prepared, nil
+}
+
+// forDescent damps the Gram matrix once for all linears that share it.
+func (st *Stats) forDescent(m *Matrix, g grid.Grid, passes int) (p *gptq.Prepared, err error) {
+	if st.descent == nil || !st.descent.Serves(g) {
+		o := gptq.Best()
+		o.Passes = passes
+		st.descent, err = gptq.PrepareDescent(m.pool(), &gptq.Stats{K: st.K, H: st.Gram}, g, o)
+	}
+	return st.descent, err
 }
 
 // Divide makes the statistics those of x/s, as a transform that multiplies the columns of W by s must.
@@ -44,7 +84,8 @@ func (st *Stats) Divide(s []float32) {
 	if st.Gram == nil {
 		return
 	}
-	st.gram32, st.prepared, st.mixed, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil, nil
+	st.descent, st.mixed = nil, nil
+	st.gram32, st.prepared, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil
 	for i := 0; i < st.K; i++ {
 		row := st.Gram[i*st.K : (i+1)*st.K]
 		for j := range row {
@@ -86,27 +127,22 @@ func (st *Stats) OutputError(pool *kernel.Pool, delta kernel.Mat, scratch []floa
 	return math.Max(total, 0)
 }
 
-// towards returns Σ_n δ_n·(W·shift + drift)_nᵀ, by which matching the full-precision model instead of the layer's own
-// output changes the error of delta: E‖(x_f·Wᵀ + r_f) − (x·Qᵀ + r)‖² = const + OutputError(Q−W) − 2·towards(Q−W).
-func (st *Stats) towards(pool *kernel.Pool, w, delta kernel.Mat) float64 {
-	if st.shift == nil {
-		return 0
+// squared is OutputError by way of whatever the moments are kept in, with half the products.
+func (st *Stats) squared(pool *kernel.Pool, delta kernel.Mat) float64 {
+	if st.prepared != nil {
+		return st.prepared.Squared(pool, delta)
 	}
-	d := make([]float32, len(st.shift))
-	for i, v := range st.shift {
-		d[i] = float32(v)
-	}
+	return gptq.Quadratic(pool, delta, st.Gram32())
+}
+
+// push returns W·shift + drift, [N,K]. Matching the full-precision model instead of the layer's own output changes the
+// error of a weight error δ by twice its scalar product with δ: E‖(x_f·Wᵀ + r_f) − (x·Qᵀ + r)‖² = const +
+// OutputError(Q−W) − 2·⟨push, Q−W⟩.
+func (st *Stats) push(pool *kernel.Pool, w kernel.Mat) kernel.Mat {
 	product := kernel.MatF32(w.Rows, st.K, make([]float32, w.Rows*st.K))
-	kernel.GemmNN(pool, product, w, kernel.MatF32(st.K, st.K, d), false)
-	var total float64
-	for n := range w.Rows {
-		row := product.Row(n)
-		if st.drift != nil {
-			for k := range row {
-				row[k] += float32(st.drift[n*st.K+k])
-			}
-		}
-		total += kernel.Dot64(row, delta.Row(n))
+	kernel.GemmNN(pool, product, w, kernel.MatF32(st.K, st.K, st.shift), false)
+	if st.drift != nil {
+		kernel.AddScaled(product.F32, st.drift[:len(product.F32)], 1)
 	}
-	return total
+	return product
 }

@@ -13,7 +13,8 @@ import (
 type stream struct {
 	job    *job
 	hidden *residual
-	full   *residual // the same of the full-precision model, with NeedShift
+	full   *residual // the same of the full-precision model, with NeedShift: one window in every, in order
+	every  int
 	runner *forward.Runner
 }
 
@@ -33,8 +34,10 @@ func (s *stream) begin(ctx context.Context, first int) (err error) {
 			return err
 		}
 	}
-	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first, embeddings); err == nil && s.shifted() {
-		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first, s.job.src)
+	ids := set.IDs[:set.Windows*set.SeqLen]
+	if s.hidden, err = newResidual(ctx, s.job, "hidden", s.runner, first, embeddings, ids); err == nil && s.shifted() {
+		s.every = shiftEvery(set.Windows, set.SeqLen)
+		s.full, err = newResidual(ctx, s.job, "full-hidden", s.runner, first, s.job.src, everyWindow(ids, s.every, set.SeqLen))
 	}
 	return err
 }
@@ -116,12 +119,12 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 			return err
 		}
 		if kind == arch.OIn {
-			if err := s.advance(ctx, s.runner.ForwardAttn, l, original); err != nil {
+			if err := s.hidden.forward(ctx, s.runner.ForwardAttn, l.Block, nil); err != nil {
 				return err
 			}
 		}
 	}
-	return s.advance(ctx, s.runner.ForwardMLP, l, original)
+	return s.hidden.forward(ctx, s.runner.ForwardMLP, l.Block, nil)
 }
 
 // collect gathers the statistics of one kind of input behind what is quantized so far.
@@ -140,14 +143,6 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 	}
 	g.finish(l)
 	return nil
-}
-
-// advance moves the quantized stream, and the full-precision one beside it, past one half of a block.
-func (s *stream) advance(ctx context.Context, half pass, l *Layer, original *forward.Block) error {
-	if err := s.hidden.forward(ctx, half, l.Block, nil); err != nil || !s.shifted() {
-		return err
-	}
-	return s.full.forward(ctx, half, original, nil)
 }
 
 // readers lists the quantizable linears that read inputs of a kind.

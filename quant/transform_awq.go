@@ -18,7 +18,19 @@ type AWQOptions struct {
 	Grid      int  // ratios tried per pair, 0: 20
 	NoValueO  bool // leave v → o alone
 	Surrogate bool // judge attention and MLP scales by their linears' own output errors instead of re-running the module
+	Passes    int  // of descent after rounding, 0: 4, below 0: none
 }
+
+// passes is the number of descent passes.
+func (o AWQOptions) passes() int {
+	if o.Passes == 0 {
+		return descentPasses
+	}
+	return max(o.Passes, 0)
+}
+
+// descentPasses take most of what descent brings: the first three quarters of it, four all but a few hundredths.
+const descentPasses = 4
 
 // AWQScaling multiplies the input channels of linears that matter more than they weigh by s > 1 before rounding, and
 // divides whatever produces these channels by s, so that the function stays the same (Lin et al., Activation-aware

@@ -91,7 +91,11 @@ func TestVerifyFindsDefects(t *testing.T) {
 			data[a], data[b] = data[b], data[a]
 			return infos
 		}, "model.layers.1.self_attn.k_proj.weight", "quantized"},
-		"another final norm": {func(infos []tensor.Info, data map[string][]byte) []tensor.Info {
+		"lost norm": {func(infos []tensor.Info, data map[string][]byte) []tensor.Info {
+			clear(data["model.layers.1.input_layernorm.weight"])
+			return infos
+		}, "model.layers.1.input_layernorm.weight", "kept"},
+		"lost final norm": {func(infos []tensor.Info, data map[string][]byte) []tensor.Info {
 			clear(data["model.norm.weight"])
 			return infos
 		}, "model.norm.weight", "kept"},

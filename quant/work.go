@@ -18,12 +18,16 @@ func workEstimate(p *Plan, r *Recipe, o *Options) float64 {
 		forward := forwardWork(p.Model, b, o.Calib.SeqLen)
 		gram, solve := blockWork(b, tokens)
 		switch {
-		case needs.Has(NeedShift): // both streams, twice: statistics in stages, then the outputs
-			total += 2*1.8*tokens*forward + 2*gram + solveFactor*solve
+		case needs.Has(NeedShift): // statistics in stages, then the outputs; a second stream, and twice the products, for some
+			pairs := tokens / float64(shiftEvery(o.Calib.Windows, o.Calib.SeqLen))
+			total += (1.8*tokens+pairs)*forward + gram*(1+2*pairs/tokens) + solveFactor*solve
 		case needs.Has(NeedSequential):
 			total += 1.8*tokens*forward + gram + solveFactor*solve
 		default:
 			total += tokens*forward + gram
+			if needs.Has(NeedDescent) {
+				total += descentPasses * solve
+			}
 		}
 		if needs.Has(NeedModules) {
 			total += float64(judged+2)*search*forward + rangeWork(b)

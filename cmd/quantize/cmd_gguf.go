@@ -97,7 +97,14 @@ func ggufRecipe(ctx *cli.Context) (quant.GGUFRecipe, error) {
 		return r, err
 	}
 	if ctx.String("method") == gptqName {
-		r.Rounder = quant.GPTQ{Options: gptq.Best(), Search: true}
+		o, narrow, err := gptqSettings(ctx)
+		if err != nil {
+			return r, err
+		}
+		if o.Order == gptq.Indexed {
+			return r, usagef("--act-order g_idx needs --format gptq or gptq_v2: GGUF has no place for it")
+		}
+		r.Rounder = quant.GPTQ{Options: o, Search: true, Narrow: narrow}
 	}
 	r.Transforms, err = transformFlags(ctx)
 	return r, err

@@ -29,7 +29,7 @@ var tables = []table{
 	{"formats", []string{"format", "what it is"}, formatRows},
 	{"grids", []string{"grid", "what it is"}, gridRows},
 	{"families", []string{"family", "architectures", "what it is"}, familyRows},
-	{"engines", []string{"engine", "version", "format", "bits", "groups", "symmetry", "checked", "note"}, engineRows},
+	{"engines", []string{"engine", "version", "format", "bits", "groups", "symmetry", "g_idx", "checked", "note"}, engineRows},
 	{"devices", []string{"device", "what it is"}, deviceRows},
 }
 
@@ -134,9 +134,17 @@ func engineRows() (rows [][]string) {
 		if layout == "" {
 			layout = "safetensors"
 		}
-		rows = append(rows, []string{e.Engine, e.Version, layout, numbers(e.Bits), numbers(e.Groups), e.Sym, e.Checked, e.Note})
+		rows = append(rows, []string{e.Engine, e.Version, layout, numbers(e.Bits), numbers(e.Groups), e.Sym, loads(e.GIdx), e.Checked, e.Note})
 	}
 	return rows
+}
+
+// loads says whether an engine loads groups in activation order.
+func loads(gIdx bool) string {
+	if gIdx {
+		return "loads"
+	}
+	return "no"
 }
 
 func numbers(ns []int) string {

@@ -39,6 +39,7 @@ func runCommand(c *console) *cli.Command {
 	}
 	flags = append(flags, ggufFlags()...)
 	flags = append(flags, exl2Flags()...)
+	flags = append(flags, gptqFlags()...)
 	flags = append(flags, calibFlags()...)
 	flags = append(flags, resourceFlags()...)
 	return &cli.Command{
@@ -55,6 +56,9 @@ func (c *console) mainJob(ctx *cli.Context) error {
 	}
 	o, err := c.jobOptions(ctx)
 	if err != nil {
+		return err
+	}
+	if err := refuseGPTQFlags(ctx); err != nil {
 		return err
 	}
 	if ctx.String("method") == kquantName || ctx.String("method") == gptqName && (ctx.String("format") == "gguf" || strings.HasSuffix(o.Out, ".gguf")) {

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/llmquant/quantize/internal/proc"
 )
 
 // memoryShare is how much of the memory that the process may take a run plans with.
@@ -23,7 +24,7 @@ func memoryLimit(ctx *cli.Context) (int64, error) {
 // defaultMemory is 80 % of what is available to the process: of the machine's free memory or of its control group's
 // limit, whichever is less. 0 when the system does not say.
 func defaultMemory() int64 {
-	available := memAvailable()
+	available := proc.Bytes("/proc/meminfo", "MemAvailable") // Linux's own estimate of what can be taken without swapping
 	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -35,25 +36,4 @@ func defaultMemory() int64 {
 		}
 	}
 	return int64(memoryShare * float64(available))
-}
-
-// memAvailable reads Linux's own estimate of what can be taken without swapping, in bytes.
-func memAvailable() int64 {
-	info, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	_, rest, ok := bytes.Cut(info, []byte("MemAvailable:"))
-	if !ok {
-		return 0
-	}
-	fields := bytes.Fields(rest)
-	if len(fields) == 0 {
-		return 0
-	}
-	kb, err := strconv.ParseInt(string(fields[0]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kb << 10
 }

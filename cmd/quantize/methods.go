@@ -92,6 +92,11 @@ func buildRecipe(ctx *cli.Context) (method, quant.Recipe, error) {
 	if err != nil {
 		return m, r, err
 	}
+	if m.name == gptqName {
+		if r, err = withGPTQFlags(ctx, r); err != nil {
+			return m, r, err
+		}
+	}
 	extra, err := transformFlags(ctx)
 	if err != nil {
 		return m, r, err

@@ -182,6 +182,20 @@ func TestBrokenSplitSetsAreRefused(t *testing.T) {
 	}
 }
 
+// A first file under a name that is not the first's, or no name of a set at all, says how to name it.
+func TestRenamedSplitFileIsRefused(t *testing.T) {
+	first := splitSet(t, func(map[string][]byte) {})
+	content, err := os.ReadFile(first)
+	require.NoError(t, err)
+	for _, name := range []string{"m-00002-of-00003.gguf", "m-00001-of-00002.gguf", "m.gguf"} {
+		path := filepath.Join(filepath.Dir(first), name)
+		require.NoError(t, os.WriteFile(path, content, 0o644))
+		_, err := Open(path)
+		require.ErrorIs(t, err, safeio.ErrCorrupt, name)
+		require.ErrorContains(t, err, "its name does not", name)
+	}
+}
+
 func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	_, err := Open(t.TempDir())
 	require.ErrorIs(t, err, safeio.ErrCorrupt)

@@ -29,6 +29,7 @@ type GPTQMeta struct {
 	Damp           float64
 	TrueSequential bool
 	StaticGroups   bool
+	DescAct        bool // groups follow the activation order and g_idx tells them; this loaders do read
 }
 
 // Encoded is a written config: the value of quantization_config in config.json, and a side file that old loaders
@@ -120,7 +121,7 @@ func gptqConfig(format string) func(ConfigOptions) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		v, err := kv("bits", o.Scheme.Bits, "group_size", o.Scheme.GroupSize, "desc_act", false, "sym", o.Scheme.Sym,
+		v, err := kv("bits", o.Scheme.Bits, "group_size", o.Scheme.GroupSize, "desc_act", o.GPTQ.DescAct, "sym", o.Scheme.Sym,
 			"lm_head", o.Head != "" && slices.Contains(o.Quantized, o.Head), "quant_method", "gptq", "checkpoint_format", format,
 			"pack_dtype", "int32", "damp_percent", o.GPTQ.Damp, "static_groups", o.GPTQ.StaticGroups,
 			"true_sequential", o.GPTQ.TrueSequential, "model_name_or_path", nil, "model_file_base_name", "model")

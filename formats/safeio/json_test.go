@@ -223,3 +223,24 @@ func tree(t *testing.T, v Value) any {
 	}
 	return nil
 }
+
+// Half a character needs its other half spelled as one, an exponent may be written large, and what is missing is said to be.
+func TestJSONDetails(t *testing.T) {
+	for _, text := range []string{`"\ud83dXude00"`, `"\ud83d\xde00"`, `"\ud83d\\ude00"`, `"\ud83d\ud83d"`, `"\ud83d"`, `"\ude00"`, `1E`, `1e+`} {
+		_, err := ParseJSON(text)
+		require.ErrorIs(t, err, ErrCorrupt, text)
+	}
+	for text, want := range map[string]float64{`1E2`: 100, `1e2`: 100, `1E+2`: 100, `5E-1`: 0.5} {
+		v, err := ParseJSON(text)
+		require.NoError(t, err, text)
+		f, err := v.Float()
+		require.NoError(t, err, text)
+		require.Equal(t, want, f)
+	}
+	v, err := ParseJSON(`{"a":1}`)
+	require.NoError(t, err)
+	_, err = v.Get("b").Str()
+	require.ErrorContains(t, err, "missing (expected")
+	_, err = v.Get("a").Str()
+	require.ErrorContains(t, err, "found a number 1")
+}

@@ -27,7 +27,10 @@ func (f *File) parse(header []byte, limits safeio.Limits) error {
 		return err
 	}
 	count := root.Len()
-	if count > limits.Tensors+1 {
+	if root.Get(metadataKey).Exists() {
+		count--
+	}
+	if count > limits.Tensors {
 		return safeio.Limitf("the header lists %d tensors, over the limit of %d", count, limits.Tensors)
 	}
 	entries := make([]entry, 0, count)

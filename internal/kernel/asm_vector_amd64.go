@@ -34,6 +34,11 @@ func addScaledAVX2(dst *float32, x *float32, s float32, n int)
 //go:noescape
 func scaleMulAVX2(dst *float32, x *float32, weight *float32, s float32, n int)
 
+// addScaledRowsAVX2 adds s[i]*x[i] to dst for count vectors x[i] of n elements, in order. The stride is in bytes.
+//
+//go:noescape
+func addScaledRowsAVX2(dst *float32, x *float32, stride int, s *float32, count int, n int)
+
 // maxAVX2 raises acc to x.
 //
 //go:noescape

@@ -439,6 +439,88 @@ loop:
 	VZEROUPPER
 	RET
 
+// func addScaledRowsAVX2(dst *float32, x *float32, stride int, s *float32, count int, n int)
+// Requires: AVX, FMA3
+TEXT ·addScaledRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ s+24(FP), BX
+	MOVQ count+32(FP), SI
+	MOVQ n+40(FP), DI
+	SUBQ $0x40, DI
+	JL   rest
+
+wide:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+	MOVQ    CX, R8
+	MOVQ    BX, R9
+	MOVQ    SI, R10
+
+wideSum:
+	VBROADCASTSS (R9), Y8
+	VFMADD231PS  (R8), Y8, Y0
+	VFMADD231PS  32(R8), Y8, Y1
+	VFMADD231PS  64(R8), Y8, Y2
+	VFMADD231PS  96(R8), Y8, Y3
+	VFMADD231PS  128(R8), Y8, Y4
+	VFMADD231PS  160(R8), Y8, Y5
+	VFMADD231PS  192(R8), Y8, Y6
+	VFMADD231PS  224(R8), Y8, Y7
+	ADDQ         DX, R8
+	ADDQ         $0x04, R9
+	DECQ         R10
+	JNE          wideSum
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x40, DI
+	JGE          wide
+
+rest:
+	ADDQ $0x40, DI
+	JLE  done
+
+narrow:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	MOVQ    CX, R8
+	MOVQ    BX, R9
+	MOVQ    SI, R10
+
+narrowSum:
+	VBROADCASTSS (R9), Y2
+	VFMADD231PS  (R8), Y2, Y0
+	VFMADD231PS  32(R8), Y2, Y1
+	ADDQ         DX, R8
+	ADDQ         $0x04, R9
+	DECQ         R10
+	JNE          narrowSum
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, DI
+	JNE          narrow
+
+done:
+	VZEROUPPER
+	RET
+
 // func maxAVX2(acc *[16]float32, x *float32, n int)
 // Requires: AVX
 TEXT ·maxAVX2(SB), NOSPLIT, $0-24

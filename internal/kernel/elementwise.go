@@ -20,6 +20,12 @@ func Scale(x []float32, s float32) { active().scale(x, s) }
 // AddScaled adds s*x to dst with one rounding per element.
 func AddScaled(dst, x []float32, s float32) { active().addScaled(dst, x, s) }
 
+// AddScaledRows adds s[i]·x[i] to dst for every i in turn, with one rounding per element and i: what AddScaled does in
+// len(s) calls, with dst in registers. Vector x[i] begins at x[i*stride].
+func AddScaledRows(dst, x []float32, stride int, s []float32) {
+	active().addScaledRows(dst, x, stride, s)
+}
+
 func (s *set) exp(dst, x []float32) {
 	dst = dst[:len(x)]
 	done := s.bursts(len(x), func(v *vectors, i, n int) { v.exp(&dst[i], &x[i], n) })
@@ -94,6 +100,27 @@ func (s *set) addScaled(dst, x []float32, f float32) {
 	done := s.bursts(len(x), func(v *vectors, i, n int) { v.addScaled(&dst[i], &x[i], f, n) })
 	for i := done; i < len(x); i++ {
 		dst[i] = fma32(f, x[i], dst[i])
+	}
+}
+
+func (s *set) addScaledRows(dst, x []float32, stride int, f []float32) {
+	if len(f) == 0 || len(dst) == 0 {
+		return
+	}
+	_ = x[(len(f)-1)*stride+len(dst)-1]
+	done := 0
+	if s.vec != nil {
+		for step := max(lanes, vectorBurst/len(f)/64*64); len(dst)-done >= lanes; {
+			n := min((len(dst)-done)&^(lanes-1), step)
+			s.vec.addScaledRows(&dst[done], &x[done], 4*stride, &f[0], len(f), n)
+			done += n
+		}
+	}
+	for i, v := range f {
+		from := x[i*stride:]
+		for j := done; j < len(dst); j++ {
+			dst[j] = fma32(v, from[j], dst[j])
+		}
 	}
 }
 

@@ -24,6 +24,23 @@ func GemmTN(p *Pool, c, a, b Mat, accumulate bool) {
 	multiply(p, c, a.operand(false), b.operand(false), a.Rows, accumulate)
 }
 
+// GemmNTUpper is GemmNT for a square upper triangular B, C[M,N] = A·Bᵀ: half the work and the same bits. What lies below
+// the diagonal of B must be zero.
+func GemmNTUpper(p *Pool, c, a, b Mat) {
+	checkProduct("GemmNTUpper", c, a, b, a.Rows, b.Rows, a.Cols, b.Cols)
+	g := newProduct(p, c, a.operand(true), b.operand(true), a.Cols, false)
+	g.zeros = zeroBUpper
+	g.run()
+}
+
+// GemmNNUpper is GemmNN for a square upper triangular B, as GemmNTUpper.
+func GemmNNUpper(p *Pool, c, a, b Mat) {
+	checkProduct("GemmNNUpper", c, a, b, a.Rows, b.Cols, a.Cols, b.Rows)
+	g := newProduct(p, c, a.operand(true), b.operand(false), a.Cols, false)
+	g.zeros = zeroBLower
+	g.run()
+}
+
 // Syrk computes the Gram matrix C[K,K] = Xᵀ·X of X[T,K], added to C if accumulate is set, and fills both triangles. Only the
 // lower triangle of the old C is read. C and X are F32.
 func Syrk(p *Pool, c, x Mat, accumulate bool) {
@@ -51,8 +68,12 @@ func SyrkAddF64(p *Pool, h []float64, n int, x Mat) {
 // Symmetrize copies the lower triangle of the n x n matrix h to the upper one.
 func Symmetrize(p *Pool, h []float64, n int) {
 	checkShape("Symmetrize", n, n, n, len(h))
+	symmetrize(p, h, n)
+}
+
+func symmetrize[T real](p *Pool, h []T, n int) {
 	const side = 64
-	ks, blocks := &p.kernels().f64, (n+side-1)/side
+	ks, blocks := kernelsOf[T](p), (n+side-1)/side
 	p.Run(blocks, func(t int) {
 		i := (blocks - 1 - t) * side // long rows first
 		for j := 0; j <= i; j += side {

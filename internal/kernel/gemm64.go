@@ -33,28 +33,13 @@ func checkProduct64(name string, c, a, b Mat64, m, n, ka, kb int) {
 }
 
 func multiply64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate bool) {
-	newProduct64(p, c, a, b, k, accumulate).run()
-}
-
-func newProduct64(p *Pool, c Mat64, a, b operand[float64], k int, accumulate bool) *product[float64] {
 	if p == nil {
 		p = NewPool(1)
 	}
-	return &product[float64]{
-		pool: p, ks: &p.kernels().f64, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC64, c: c.F64, ldc: c.Stride, add: accumulate,
-	}
+	newDense(p, dense[float64]{c.Rows, c.Cols, c.Stride, c.F64}, a, b, k, accumulate).run()
 }
 
-// slice is the sub-matrix of rows [r0, r1) and columns [c0, c1), not empty.
-func (m Mat64) slice(r0, r1, c0, c1 int) Mat64 {
-	return Mat64{Rows: r1 - r0, Cols: c1 - c0, Stride: m.Stride, F64: m.F64[r0*m.Stride+c0 : (r1-1)*m.Stride+c1]}
-}
-
-// operand views m as A or B of a product: alongK says that k runs along its rows.
+// operand views m as A or B of a product.
 func (m Mat64) operand(alongK bool) operand[float64] {
-	o := operand[float64]{data: m.F64, kind: kindF64, stride: m.Stride, outer: m.Cols, alongK: alongK}
-	if alongK {
-		o.outer = m.Rows
-	}
-	return o
+	return dense[float64]{m.Rows, m.Cols, m.Stride, m.F64}.operand(alongK)
 }

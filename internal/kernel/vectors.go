@@ -8,6 +8,7 @@ type vectors struct {
 	siluMul               func(dst, gate, up *float32, n int)
 	scale                 func(x *float32, s float32, n int)
 	addScaled             func(dst, x *float32, s float32, n int)
+	addScaledRows         func(dst, x *float32, stride int, s *float32, count, n int)
 	scaleMul              func(dst, x, weight *float32, s float32, n int)
 	max, sum, sumSq       func(acc *[lanes]float32, x *float32, n int)
 	dot64, sqDiff         func(acc *[lanes]float64, a, b *float32, n int)

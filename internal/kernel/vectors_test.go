@@ -59,8 +59,22 @@ func TestElementwiseSetsAgree(t *testing.T) {
 			"softmax of anything": func(s *set) []float32 { d := copyOf(x); s.softmax(d); return d },
 			"rmsNorm":             func(s *set) []float32 { d := make([]float32, n); s.rmsNorm(d, mild, y, 1e-6); return d },
 			"scale":               func(s *set) []float32 { d := copyOf(x); s.scale(d, 1.7); return d },
-			"addScaled":           func(s *set) []float32 { d := copyOf(x); s.addScaled(d, y, -0.3); return d },
-			"sum":                 func(s *set) []float32 { return []float32{s.sum(mild)} },
+			"addScaledRows": func(s *set) []float32 {
+				d := copyOf(x)
+				s.addScaledRows(d, append(append(copyOf(y), mild...), y...), n, []float32{-0.3, 2, 1.5})
+				return d
+			},
+			"addScaledRows, one by one": func(s *set) []float32 {
+				d, e := copyOf(x), copyOf(x)
+				for i, v := range [][]float32{y, mild, y} {
+					s.addScaled(e, v, []float32{-0.3, 2, 1.5}[i])
+				}
+				s.addScaledRows(d, append(append(copyOf(y), mild...), y...), n, []float32{-0.3, 2, 1.5})
+				equalBits(t, "addScaledRows", d, e)
+				return d
+			},
+			"addScaled": func(s *set) []float32 { d := copyOf(x); s.addScaled(d, y, -0.3); return d },
+			"sum":       func(s *set) []float32 { return []float32{s.sum(mild)} },
 		}
 		for name, call := range calls {
 			want := call(generic)

@@ -8,7 +8,7 @@ import (
 )
 
 // layers are the top directories from the bottom up: code may import its own layer and those below.
-var layers = []string{"formats/tensor", "formats/safeio", "formats/container", "internal/kernel", "quant/grid/ggml", "formats", "quant/grid", "calib", "quant",
+var layers = []string{"formats/tensor", "formats/safeio", "formats/container", "internal/proc", "internal/kernel", "quant/grid/ggml", "formats", "quant/grid", "calib", "quant",
 	"gpu", "internal/testmodel", "cmd"}
 
 // layer is the position of a package; the longest matching prefix counts.

@@ -210,8 +210,8 @@ func (g *golm) stats(run *forward.Runner, original, b *forward.Block, full, hidd
 		return d
 	}
 	d, n := less(xf, x), x.Rows
-	st := &gptq.Stats{K: in.Width, H: product(x, x, 0, n), D: product(d, x, 0, n),
-		Half: &gptq.Half{H: product(x, x, 0, n/2), D: product(d, x, 0, n/2), Weight: 0.5}}
+	st := &gptq.Stats{K: in.Width, H: product(x, x, 0, n), D: single(product(d, x, 0, n)),
+		Half: &gptq.Half{H: product(x, x, 0, n/2), D: single(product(d, x, 0, n/2)), Weight: 0.5}}
 	if in.Kind == arch.OIn || in.Kind == arch.DownIn {
 		r, rf := copied(hidden), copied(full)
 		if in.Kind == arch.DownIn {
@@ -219,7 +219,7 @@ func (g *golm) stats(run *forward.Runner, original, b *forward.Block, full, hidd
 			require.NoError(g, run.ForwardAttn(ctx, original, rf, nil))
 		}
 		strayed := less(rf, r)
-		st.Drift, st.HalfDrift = product(strayed, x, 0, n), product(strayed, x, 0, n/2)
+		st.Drift, st.HalfDrift = single(product(strayed, x, 0, n)), single(product(strayed, x, 0, n/2))
 	}
 	return st
 }

@@ -89,11 +89,11 @@ func (p *Prepared) inspect(pool *kernel.Pool) (reason string) {
 	return ""
 }
 
-// firstBad returns the position of the first number of a matrix of k columns that is not finite, or -1.
-func firstBad(pool *kernel.Pool, m []float64, k int) int {
+// firstBad returns the position of the first number of a matrix of k columns that is NaN or infinite, or -1.
+func firstBad[T float32 | float64](pool *kernel.Pool, m []T, k int) int {
 	bad := make([]int, len(m)/k)
 	pool.Run(len(bad), func(i int) {
-		bad[i] = slices.IndexFunc(m[i*k:(i+1)*k], func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+		bad[i] = slices.IndexFunc(m[i*k:(i+1)*k], func(v T) bool { return v-v != 0 })
 	})
 	for i, j := range bad {
 		if j >= 0 {

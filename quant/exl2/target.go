@@ -36,7 +36,7 @@ func (p *Prepared) Target(ctx context.Context, pool *kernel.Pool, st *gptq.Stats
 		return w, 0, ctx.Err()
 	}
 	target = make([]float32, len(w))
-	s := shifter{p: p, pool: pool, d: p.narrow(pool, st.D, nil, 0), drift: st.Drift}
+	s := shifter{p: p, pool: pool, d: narrow(p, pool, st.D, nil, 0), drift: st.Drift}
 	err = eachChunk(ctx, out, func(lo, hi int) {
 		shift := s.push(w[lo*p.k:hi*p.k], lo)
 		s.divide(shift, a)
@@ -54,10 +54,10 @@ func (p *Prepared) heldOut(ctx context.Context, pool *kernel.Pool, st *gptq.Stat
 	if half.u == nil {
 		return 0
 	}
-	share := st.Half.Weight
-	here := shifter{p: p, pool: pool, d: p.narrow(pool, st.Half.D, nil, 0), drift: st.HalfDrift}
-	there := shifter{p: p, pool: pool, d: p.narrow(pool, st.D, st.Half.D, share), drift: st.Drift, less: st.HalfDrift, share: share}
-	h := kernel.MatF32(p.k, p.k, p.narrow(pool, p.h, st.Half.H, share))
+	share := st.Half.ShiftWeight()
+	here := shifter{p: p, pool: pool, d: narrow(p, pool, st.Half.D, nil, 0), drift: st.HalfDrift}
+	there := shifter{p: p, pool: pool, d: narrow(p, pool, st.D, st.Half.D, share), drift: st.Drift, less: st.HalfDrift, share: share}
+	h := kernel.MatF32(p.k, p.k, narrow(p, pool, p.h, st.Half.H, st.Half.Weight))
 	var num, den float64
 	err := eachChunk(ctx, out, func(lo, hi int) {
 		part := w[lo*p.k : hi*p.k]
@@ -91,8 +91,8 @@ type shifter struct {
 	p     *Prepared
 	pool  *kernel.Pool
 	d     []float32 // [K,K] in units of the mean diagonal
-	drift []float64 // [out,K], nil for none
-	less  []float64 // what of drift belongs to the half that is left out, and its share
+	drift []float32 // [out,K], nil for none
+	less  []float32 // what of drift belongs to the half that is left out, and its share
 	share float64
 }
 
@@ -119,9 +119,9 @@ func (s *shifter) push(w []float32, row0 int) kernel.Mat {
 	}
 	at := row0 * k
 	for i := range r.F32 {
-		v := s.drift[at+i]
+		v := float64(s.drift[at+i])
 		if s.less != nil {
-			v = (v - float64(s.share*s.less[at+i])) / (1 - s.share)
+			v = (v - float64(s.share*float64(s.less[at+i]))) / (1 - s.share)
 		}
 		r.F32[i] += float32(v / s.p.mean)
 	}
@@ -149,13 +149,13 @@ func (s *shifter) divide(m kernel.Mat, a *arrangement) {
 }
 
 // narrow returns a statistic in units of the mean diagonal; with less, that of the tokens outside a half.
-func (p *Prepared) narrow(pool *kernel.Pool, m, less []float64, share float64) []float32 {
+func narrow[T float32 | float64](p *Prepared, pool *kernel.Pool, m, less []T, share float64) []float32 {
 	n := make([]float32, len(m))
 	pool.Run(p.k, func(i int) {
 		for j := i * p.k; j < (i+1)*p.k; j++ {
-			v := m[j]
+			v := float64(m[j])
 			if less != nil {
-				v = (v - float64(share*less[j])) / (1 - share)
+				v = (v - float64(share*float64(less[j]))) / (1 - share)
 			}
 			n[j] = float32(v / p.mean)
 		}

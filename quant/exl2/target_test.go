@@ -23,6 +23,14 @@ func moments(a, b [][]float64) []float64 {
 	return m
 }
 
+func single(m []float64) []float32 {
+	n := make([]float32, len(m))
+	for i, v := range m {
+		n[i] = float32(v)
+	}
+	return n
+}
+
 func random(seed uint64, rows, cols int) [][]float64 {
 	r := newRand(seed)
 	m := make([][]float64, rows)
@@ -63,7 +71,7 @@ func TestTargetRestoresOutputs(t *testing.T) {
 		}
 	}
 	w, _ := problem(3, out, k)
-	st := &gptq.Stats{K: k, H: moments(xq, xq), D: moments(minus(xf, xq), xq)}
+	st := &gptq.Stats{K: k, H: moments(xq, xq), D: single(moments(minus(xf, xq), xq))}
 	p := prepared(t, k, st.H, Options{Damp: 1e-9, Rho: 1})
 	for _, c := range []string{"4 g32", "4/3 50/50 g32"} {
 		target, rho, err := p.Target(ctx, kernel.NewPool(2), st, w, out, mustCandidate(t, c).Groups(k))
@@ -91,8 +99,8 @@ func TestHeldOutShare(t *testing.T) {
 	groups := mustCandidate(t, "4 g32").Groups(k)
 	x := random(5, 2*tokens, k)
 	share := func(distance [][]float64) float64 {
-		st := &gptq.Stats{K: k, H: moments(x, x), D: moments(distance, x),
-			Half: &gptq.Half{H: moments(x[:tokens], x[:tokens]), D: moments(distance[:tokens], x[:tokens]), Weight: 0.5}}
+		st := &gptq.Stats{K: k, H: moments(x, x), D: single(moments(distance, x)),
+			Half: &gptq.Half{H: moments(x[:tokens], x[:tokens]), D: single(moments(distance[:tokens], x[:tokens])), Weight: 0.5}}
 		_, rho, err := prepared(t, k, st.H, Best()).Target(ctx, pool, st, w, out, groups)
 		require.NoError(t, err)
 		return rho
@@ -117,13 +125,13 @@ func TestHeldOutShare(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, rho)
 	require.Same(t, &w[0], &got[0])
-	st.D = make([]float64, k*k-1)
+	st.D = make([]float32, k*k-1)
 	_, _, err = p.Target(ctx, pool, st, w, out, groups)
 	require.Error(t, err)
 	// The drift of the residual stream counts like an error of the outputs.
-	st.D, st.Drift = make([]float64, k*k), make([]float64, out*k)
+	st.D, st.Drift = make([]float32, k*k), make([]float32, out*k)
 	for n := range out {
-		st.Drift[n*k+n] = st.H[n*k+n]
+		st.Drift[n*k+n] = float32(st.H[n*k+n])
 	}
 	got, rho, err = p.Target(ctx, pool, st, w, out, groups)
 	require.NoError(t, err)

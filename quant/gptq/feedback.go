@@ -24,6 +24,7 @@ type tile struct {
 type scratch struct {
 	x, y, d   []float32
 	c         []uint8
+	factors   []float32 // of one column of U, or of several
 	near, try grid.Tile // [span] columns
 }
 
@@ -32,7 +33,7 @@ func newTile(p *Prepared, g grid.Grid, target grid.Tile) *tile {
 	t := &tile{p: p, g: g, rows: n, target: target, q: grid.NewTile(n, p.k)}
 	t.codes = make([]uint8, p.k*t.rows)
 	longest := p.layout.spans[0].col1
-	t.scratch = scratch{x: make([]float32, n), y: make([]float32, n), d: make([]float32, n), c: make([]uint8, n),
+	t.scratch = scratch{factors: make([]float32, max(feedbackBlock, lookAheadMost)), x: make([]float32, n), y: make([]float32, n), d: make([]float32, n), c: make([]uint8, n),
 		near: grid.NewTile(n, longest), try: grid.NewTile(n, min(longest, lookAheadMost))}
 	t.params = make([]grid.Params, len(p.layout.spans))
 	for i := range t.params {
@@ -127,22 +128,31 @@ func (t *tile) gather(pos0, pos1, col0 int, w grid.Tile) grid.Tile {
 
 // run rounds positions [p0, p1) one after the other and spreads each error over the rest of the block.
 func (t *tile) run(p0, p1 int, b block, w, e grid.Tile) {
-	k := t.p.k
+	k, errs := t.p.k, e.Data[(p0-b.pos0)*t.rows:]
 	for pos := p0; pos < p1; pos++ {
 		c := t.p.layout.order[pos]
 		s := t.p.layout.spanOf(c)
-		x, y := w.Col(pos), t.q.Col(c)
+		x, y, err := w.Col(pos), t.q.Col(c), e.Col(pos-b.pos0)
+		kernel.AddScaledRows(x, errs, t.rows, t.column(p0, pos, pos))
 		t.g.Round(t.params[t.spanIndex(c)], c-s.col0, x, y, t.col(c))
-		row := t.p.u[pos*k : (pos+1)*k]
-		inv := 1 / row[pos]
-		err := e.Col(pos - b.pos0)
+		inv := 1 / t.p.u[pos*k+pos]
 		for r := range err {
 			err[r] = (y[r] - x[r]) * inv
 		}
-		for j := pos + 1; j < b.pos1; j++ {
-			kernel.AddScaled(w.Col(j), err, row[j])
-		}
 	}
+	for pos := p1; pos < b.pos1; pos++ {
+		kernel.AddScaledRows(w.Col(pos), errs, t.rows, t.column(p0, p1, pos))
+	}
+}
+
+// column returns elements [p0, p1) of column pos of U, by which the errors of those positions spread to pos; valid until
+// the next call. Every weight gets its errors in order of visit, all at once just before it is needed.
+func (t *tile) column(p0, p1, pos int) []float32 {
+	s := t.factors[:p1-p0]
+	for i := range s {
+		s[i] = t.p.u[(p0+i)*t.p.k+pos]
+	}
+	return s
 }
 
 func (t *tile) spanIndex(col int) int {

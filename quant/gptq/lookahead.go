@@ -15,23 +15,25 @@ func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
 	now := t.gather(sb.pos0, sb.pos1, col0, w)
 	importance := t.p.importance[col0 : col0+n]
 	trial := make(grid.Params, len(t.params[i]))
-	work, y, e, codes := t.try.Cut(0, n), t.y, t.d, t.c
+	e, x, y, codes := t.try.Cut(0, n), t.x, t.y, t.c
+	spread := make([]float32, n*n) // columns of U within the sub-block
+	for a := range n {
+		copy(spread[a*n:], t.column(sb.pos0, sb.pos0+a, sb.pos0+a))
+	}
 	loss, least := make([]float32, rows), make([]float32, rows)
 	next := t.g.Propose(sb.index, now, importance)
 	for first := true; next(trial, t.params[i]); first = false {
-		copy(work.Data, w.Cut(sb.pos0, sb.pos1).Data)
 		clear(loss)
 		for a := range n {
 			pos := sb.pos0 + a
-			row := t.p.u[pos*t.p.k : (pos+1)*t.p.k]
-			x, inv := work.Col(a), 1/row[pos]
+			copy(x, w.Col(pos))
+			kernel.AddScaledRows(x, e.Data, rows, spread[a*n:a*n+a])
 			t.g.Round(trial, t.p.layout.order[pos]-s.col0, x, y, codes)
-			for r := range e {
-				e[r] = (y[r] - x[r]) * inv
-				loss[r] += float32(e[r] * e[r])
-			}
-			for j := a + 1; j < n; j++ {
-				kernel.AddScaled(work.Col(j), e, row[sb.pos0+j])
+			inv, err := 1/t.p.u[pos*t.p.k+pos], e.Col(a)
+			for r := range err {
+				v := (y[r] - x[r]) * inv
+				err[r] = v
+				loss[r] += float32(v * v)
 			}
 		}
 		for r, v := range loss {

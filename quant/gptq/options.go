@@ -12,6 +12,9 @@ const (
 	// ActOrder sorts all columns by the diagonal of H, descending. Group parameters are then fixed beforehand, from the
 	// original weights ("static groups").
 	ActOrder
+	// Indexed sorts all columns like ActOrder and forms the groups in that order, chosen as it goes; the result says in
+	// GIdx which group a column belongs to. Only layouts that store it can hold that, and fewer engines every year load it.
+	Indexed
 )
 
 // Fit is the way group parameters are chosen when feedback enters a group.

@@ -7,10 +7,11 @@ import (
 
 // layout says in which order feedback visits the columns of a row and where groups begin on the way.
 type layout struct {
-	order  []int  // position → column
-	spans  []span // groups in storage order; index = column / span
-	blocks []block
-	static bool // group parameters are fixed before feedback starts
+	order     []int  // position → column
+	spans     []span // groups in storage order; index = column / span
+	blocks    []block
+	static    bool // group parameters are fixed before feedback starts
+	size, sub int  // of groups and of sub-blocks
 }
 
 // span is a group of columns [col0, col1). Unless the order is static its columns are visited at positions [pos0, …).
@@ -30,19 +31,18 @@ type block struct {
 
 // newLayout arranges k columns in groups of size with sub-blocks of size sub.
 func newLayout(k, size, subSize int, order Order, diag []float64) *layout {
-	l := &layout{order: make([]int, k), static: order == ActOrder}
+	l := &layout{order: make([]int, k), static: order == ActOrder, size: min(size, k), sub: subSize}
 	for c := range l.order {
 		l.order[c] = c
 	}
 	for c := 0; c < k; c += size {
 		l.spans = append(l.spans, span{col0: c, col1: min(c+size, k), pos0: c})
 	}
-	descending := func(a, b int) int { return cmp.Or(cmp.Compare(diag[b], diag[a]), cmp.Compare(a, b)) }
 	switch order {
 	case ActOrder:
-		slices.SortFunc(l.order, descending)
+		l.order = descending(diag)
 	case GroupAware:
-		l.sortGroups(size, subSize, diag, descending)
+		l.sortGroups(size, subSize, diag)
 	default:
 		l.sortSubs(subSize, nil)
 	}
@@ -50,9 +50,23 @@ func newLayout(k, size, subSize int, order Order, diag []float64) *layout {
 	return l
 }
 
+// descending lists the columns by falling diagonal.
+func descending(diag []float64) []int {
+	order := make([]int, len(diag))
+	for c := range order {
+		order[c] = c
+	}
+	slices.SortFunc(order, byDiagonal(diag))
+	return order
+}
+
+func byDiagonal(diag []float64) func(a, b int) int {
+	return func(a, b int) int { return cmp.Or(cmp.Compare(diag[b], diag[a]), cmp.Compare(a, b)) }
+}
+
 // sortGroups orders whole groups, sub-blocks in them and columns in those by their largest diagonal. A short last
 // group stays last.
-func (l *layout) sortGroups(size, subSize int, diag []float64, descending func(a, b int) int) {
+func (l *layout) sortGroups(size, subSize int, diag []float64) {
 	peak := func(c0, c1 int) float64 { return slices.Max(diag[c0:c1]) }
 	visit := make([]int, len(l.spans))
 	for i := range visit {
@@ -77,7 +91,7 @@ func (l *layout) sortGroups(size, subSize int, diag []float64, descending func(a
 			for i := range cols {
 				cols[i] = s.col0 + b.index*subSize + i
 			}
-			slices.SortFunc(cols, descending)
+			slices.SortFunc(cols, byDiagonal(diag))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gptq
 
 import (
 	"context"
+	"slices"
 
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/safeio"
@@ -45,8 +46,8 @@ func (p *Prepared) Solve(ctx context.Context, pool *kernel.Pool, w []float32, ou
 	if out < 1 || len(w) != out*p.k {
 		return nil, rep, safeio.Corruptf("%d weights for %d outputs of %d inputs", len(w), out, p.k)
 	}
-	if first := p.layout.spans[0]; first.col1-first.col0 != min(g.Span(), p.k) {
-		return nil, rep, safeio.Unsupportedf("prepared for groups of %d, not for %s", first.col1-first.col0, g.Name())
+	if !p.Serves(g) {
+		return nil, rep, safeio.Unsupportedf("prepared for groups of %d, not for %s", p.layout.size, g.Name())
 	}
 	if p.Fallback != "" {
 		l, err := grid.RoundNearest(ctx, pool, w, out, p.k, g, nil)
@@ -55,10 +56,22 @@ func (p *Prepared) Solve(ctx context.Context, pool *kernel.Pool, w []float32, ou
 	if err := grid.CheckFinite(w, p.k); err != nil {
 		return nil, rep, err
 	}
+	l := g.New(out, p.k)
+	if p.opt.Order == Indexed && l.Codes == nil {
+		return nil, rep, safeio.Unsupportedf("%s has no groups that columns could be assigned to", g.Name())
+	}
 	live := p.withoutDead(w, out)
 	target, rho := p.target(pool, live, out)
 	rep.Rho = rho
-	l := g.New(out, p.k)
+	if p.opt.Order == Indexed {
+		same := &live[0] == &target[0]
+		live = p.stored(pool, kernel.MatF32(out, p.k, live)).F32
+		if same {
+			target = live
+		} else {
+			target = p.stored(pool, kernel.MatF32(out, p.k, target)).F32
+		}
+	}
 	rows := grid.TileRows(out, pool.Threads())
 	tiles := make([]tileReport, (out+rows-1)/rows)
 	pool.Run(len(tiles), func(i int) {
@@ -72,7 +85,24 @@ func (p *Prepared) Solve(ctx context.Context, pool *kernel.Pool, w []float32, ou
 		rep.Guarded += t.guarded
 		rep.Passes = max(rep.Passes, t.passes)
 	}
+	if p.opt.Order == Indexed {
+		p.index(pool, l)
+	}
 	return l, rep, ctx.Err()
+}
+
+// index brings the codes of columns in visiting order into natural order and notes their groups.
+func (p *Prepared) index(pool *kernel.Pool, l *packing.Linear) {
+	l.GIdx = make([]int32, p.k)
+	for pos, c := range p.order {
+		l.GIdx[c] = int32(pos / p.layout.size)
+	}
+	pool.Run(l.Out, func(n int) {
+		row := l.Codes[n*p.k : (n+1)*p.k]
+		for pos, q := range slices.Clone(row) {
+			row[p.order[pos]] = q
+		}
+	})
 }
 
 // withoutDead returns the weights with the columns of dead channels set to zero, w itself when there are none.

@@ -405,7 +405,7 @@ func TestExtremeWeights(t *testing.T) {
 
 func TestWrongShapes(t *testing.T) {
 	g := intGrid(t, scheme(4, 32, true), 64, grid.IntOptions{})
-	for _, st := range []*Stats{{K: 64}, {K: 0}, {K: 64, H: make([]float64, 4096), D: make([]float64, 3)},
+	for _, st := range []*Stats{{K: 64}, {K: 0}, {K: 64, H: make([]float64, 4096), D: make([]float32, 3)},
 		{K: 64, H: make([]float64, 4096), Half: &Half{Weight: 2}}} {
 		_, err := Prepare(nil, st, g, Best())
 		require.ErrorIs(t, err, safeio.ErrCorrupt)

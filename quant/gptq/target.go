@@ -9,7 +9,7 @@ import (
 // statistics of a half of the windows, ρ is the share of the shift computed from one half that the other half confirms.
 func (p *Prepared) target(pool *kernel.Pool, w []float32, out int) (wt []float32, rho float64) {
 	st := p.stats
-	if st.D == nil || p.opt.Rho == 0 && st.Half == nil || firstBad(st.D) >= 0 {
+	if st.D == nil || p.opt.Rho == 0 && st.Half == nil || firstBad(pool, st.D, p.k) >= 0 {
 		return w, 0
 	}
 	rho = p.opt.Rho
@@ -19,106 +19,96 @@ func (p *Prepared) target(pool *kernel.Pool, w []float32, out int) (wt []float32
 	if rho <= 0 {
 		return w, 0
 	}
-	shift := p.push(pool, w, out, st.D, st.Drift)
-	p.solveRight(pool, shift, out, p.u)
 	wt = make([]float32, len(w))
-	for i, v := range w {
-		wt[i] = v + float32(float32(rho)*shift[i])
+	for lo := 0; lo < out; lo += targetRows {
+		hi := min(lo+targetRows, out)
+		part := wt[lo*p.k : hi*p.k]
+		p.push(pool, part, w, outputs{lo, 1, hi - lo}, st.D, st.Drift)
+		p.solveRight(pool, part, hi-lo, p.u)
+		pool.Run(hi-lo, func(i int) {
+			row, from := part[i*p.k:(i+1)*p.k], w[(lo+i)*p.k:(lo+i+1)*p.k]
+			for j, v := range row {
+				row[j] = from[j] + float32(float32(rho)*v)
+			}
+		})
 	}
 	return wt, rho
 }
 
-// push returns W·D + E in units of the mean diagonal, [out, K].
-func (p *Prepared) push(pool *kernel.Pool, w []float32, out int, d, drift []float64) []float32 {
-	s := make([]float32, out*p.k)
-	kernel.GemmNN(pool, kernel.MatF32(out, p.k, s), kernel.MatF32(out, p.k, w), kernel.MatF32(p.k, p.k, p.scaled(d)), false)
-	for i, v := range drift {
-		s[i] += float32(v / p.mean)
-	}
-	return s
-}
+const (
+	// targetRows is the number of outputs whose shift is computed at a time, which bounds the scratch memory.
+	targetRows = 1024
+	// rhoRows is the number of outputs, spread over all, that decide on ρ: one number from a thousand rows of K weights.
+	rhoRows = 1024
+)
 
-// scaled returns a statistic in units of the mean diagonal.
-func (p *Prepared) scaled(m []float64) []float32 {
-	s := make([]float32, len(m))
-	for i, v := range m {
-		s[i] = float32(v / p.mean)
-	}
-	return s
+// outputs are count rows of a weight: first, first+step, …
+type outputs struct{ first, step, count int }
+
+func (o outputs) row(i int) int { return o.first + i*o.step }
+
+// push writes W·D + E of some outputs in units of the mean diagonal to dst, [count, K].
+func (p *Prepared) push(pool *kernel.Pool, dst, w []float32, o outputs, d, drift []float32) {
+	k := p.k
+	a := kernel.Mat{Rows: o.count, Cols: k, Stride: o.step * k, F32: w[o.first*k:]}
+	kernel.GemmNN(pool, kernel.MatF32(o.count, k, dst), a, kernel.MatF32(k, k, d), false)
+	pool.Run(o.count, func(i int) {
+		row := dst[i*k : (i+1)*k]
+		if drift != nil {
+			for j, v := range drift[o.row(i)*k : (o.row(i)+1)*k] {
+				row[j] += v
+			}
+		}
+		for j, v := range row {
+			row[j] = float32(float64(v) / p.mean)
+		}
+	})
 }
 
 // solveRight replaces s[out, K] by s·H⁻¹ = (s·Uᵀ)·U, with u in visiting order.
 func (p *Prepared) solveRight(pool *kernel.Pool, s []float32, out int, u []float32) {
-	k, order := p.k, p.layout.order
+	k, order := p.k, p.order
 	x, y := make([]float32, out*k), make([]float32, out*k)
-	for n := range out {
+	pool.Run(out, func(n int) {
 		for pos, c := range order {
 			x[n*k+pos] = s[n*k+c]
 		}
-	}
+	})
 	um := kernel.MatF32(k, k, u)
-	kernel.GemmNT(pool, kernel.MatF32(out, k, y), kernel.MatF32(out, k, x), um, false)
-	kernel.GemmNN(pool, kernel.MatF32(out, k, x), kernel.MatF32(out, k, y), um, false)
-	for n := range out {
+	kernel.GemmNTUpper(pool, kernel.MatF32(out, k, y), kernel.MatF32(out, k, x), um)
+	kernel.GemmNNUpper(pool, kernel.MatF32(out, k, x), kernel.MatF32(out, k, y), um)
+	pool.Run(out, func(n int) {
 		for pos, c := range order {
 			s[n*k+c] = x[n*k+pos]
 		}
-	}
+	})
 }
 
 // heldOutRho computes the shift S from one half of the windows and asks the other half how much of it to use: the ρ that
-// minimises the second half's output error, ⟨push_B, S⟩ / ⟨S·H_B, S⟩, kept within 0 … 1.
+// minimises the second half's output error, ⟨push_B, S⟩ / ⟨S·H_B, S⟩, kept within 0 … 1. Pushes are linear in the
+// statistics, so that of the second half is what the push of all windows has beyond the first half's.
 func (p *Prepared) heldOutRho(pool *kernel.Pool, w []float32, out int) float64 {
-	half := p.stats.Half
+	half, k := p.stats.Half, p.k
 	if p.halfU == nil {
 		return 0
 	}
-	s := p.push(pool, w, out, half.D, p.stats.HalfDrift)
-	p.solveRight(pool, s, out, p.halfU)
-	confirm := p.push(pool, w, out, p.otherHalf(p.stats.D, half.D), p.otherHalf(p.stats.Drift, p.stats.HalfDrift))
+	step := (out + rhoRows - 1) / rhoRows
+	o := outputs{0, step, (out + step - 1) / step}
+	s, confirm := make([]float32, o.count*k), make([]float32, o.count*k)
+	p.push(pool, s, w, o, half.D, p.stats.HalfDrift)
+	p.push(pool, confirm, w, o, p.stats.D, p.stats.Drift)
+	share := half.ShiftWeight()
+	pool.Run(o.count, func(i int) {
+		for j := i * k; j < (i+1)*k; j++ {
+			confirm[j] = float32((float64(confirm[j]) - float64(share*float64(s[j]))) / (1 - share))
+		}
+	})
+	p.solveRight(pool, s, o.count, p.halfU)
 	sh := make([]float32, len(s))
-	kernel.GemmNN(pool, kernel.MatF32(out, p.k, sh), kernel.MatF32(out, p.k, s),
-		kernel.MatF32(p.k, p.k, p.scaled(p.otherHalf(p.stats.H, half.H))), false)
-	var num, den float64
-	for i, v := range s {
-		num += float64(float64(v) * float64(confirm[i]))
-		den += float64(float64(v) * float64(sh[i]))
-	}
+	kernel.GemmNN(pool, kernel.MatF32(o.count, k, sh), kernel.MatF32(o.count, k, s), kernel.MatF32(k, k, p.otherH), false)
+	num, den := kernel.Dot64(s, confirm), kernel.Dot64(s, sh)
 	if !(den > 0) || !(num > 0) {
 		return 0
 	}
 	return min(num/den, 1)
-}
-
-// otherHalf returns the average over the tokens outside the half, nil for nil.
-func (p *Prepared) otherHalf(all, half []float64) []float64 {
-	if all == nil || half == nil {
-		return nil
-	}
-	a := p.stats.Half.Weight
-	rest := make([]float64, len(all))
-	for i, v := range all {
-		rest[i] = (v - float64(a*half[i])) / (1 - a)
-	}
-	return rest
-}
-
-// halfFactor factors the half's Hessian with the λ of the whole; nil when that fails.
-func (p *Prepared) halfFactor(pool *kernel.Pool) []float32 {
-	k, order := p.k, p.layout.order
-	work := make([]float64, k*k)
-	for i, ci := range order {
-		for j, cj := range order {
-			work[i*k+j] = p.stats.Half.H[ci*k+cj] / p.mean
-		}
-		work[i*k+i] += p.Damp // a channel that is dead in this half has λ alone, which is enough
-	}
-	if kernel.CholeskyUpperInverse(pool, work, k) != nil {
-		return nil
-	}
-	u := make([]float32, k*k)
-	for i, v := range work {
-		u[i] = float32(v)
-	}
-	return u
 }

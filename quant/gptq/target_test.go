@@ -27,13 +27,21 @@ func minus(a, b []float64) []float64 {
 	return d
 }
 
+func narrowed(m []float64) []float32 {
+	n := make([]float32, len(m))
+	for i, v := range m {
+		n[i] = float32(v)
+	}
+	return n
+}
+
 // Without a mismatch the target is the weight itself.
 func TestNoMismatchNoShift(t *testing.T) {
 	const out, k = 8, 32
 	r := newRand(30)
 	x := inputs(r, 200, k)
 	w := gaussian(r, out*k, 1)
-	for _, d := range [][]float64{nil, make([]float64, k*k)} {
+	for _, d := range [][]float32{nil, make([]float32, k*k)} {
 		p := prepared(t, &Stats{K: k, H: gram(x, x, k), D: d}, 0.01, Natural)
 		wt, _ := p.target(nil, w, out)
 		require.Equal(t, w, wt)
@@ -62,7 +70,7 @@ func TestTargetUndoesALinearMismatch(t *testing.T) {
 	}
 	w := gaussian(r, out*k, 1)
 	for _, order := range []Order{Natural, GroupAware, ActOrder} {
-		p := prepared(t, &Stats{K: k, H: gram(x, x, k), D: gram(minus(xf, x), x, k)}, 1e-9, order)
+		p := prepared(t, &Stats{K: k, H: gram(x, x, k), D: narrowed(gram(minus(xf, x), x, k))}, 1e-9, order)
 		wt, rho := p.target(kernel.NewPool(2), w, out)
 		require.Equal(t, 1.0, rho)
 		for tok := range 20 {
@@ -91,8 +99,8 @@ func TestHeldOutRho(t *testing.T) {
 			}
 		}
 		n := tokens / 2 * k
-		st := &Stats{K: k, H: gram(x, x, k), D: gram(minus(xf, x), x, k),
-			Half: &Half{H: gram(x[:n], x[:n], k), D: gram(minus(xf[:n], x[:n]), x[:n], k), Weight: 0.5}}
+		st := &Stats{K: k, H: gram(x, x, k), D: narrowed(gram(minus(xf, x), x, k)),
+			Half: &Half{H: gram(x[:n], x[:n], k), D: narrowed(gram(minus(xf[:n], x[:n]), x[:n], k)), Weight: 0.5}}
 		p := prepared(t, st, 0.01, GroupAware)
 		_, rho := p.target(nil, w, out)
 		return rho
@@ -119,7 +127,7 @@ func TestDriftTerm(t *testing.T) {
 		}
 	}
 	w := gaussian(r, out*k, 1)
-	p := prepared(t, &Stats{K: k, H: h, D: make([]float64, k*k), Drift: drift}, 1e-9, Natural)
+	p := prepared(t, &Stats{K: k, H: h, D: make([]float32, k*k), Drift: narrowed(drift)}, 1e-9, Natural)
 	wt, _ := p.target(nil, w, out)
 	for i := range w {
 		require.InDelta(t, float64(w[i])+float64(b[i]), float64(wt[i]), 2e-3)
@@ -131,15 +139,15 @@ func TestPoisonedMismatch(t *testing.T) {
 	const out, k = 4, 32
 	r := newRand(34)
 	x := inputs(r, 100, k)
-	d := make([]float64, k*k)
-	d[3] = math.NaN()
+	d := make([]float32, k*k)
+	d[3] = float32(math.NaN())
 	w := gaussian(r, out*k, 1)
 	p := prepared(t, &Stats{K: k, H: gram(x, x, k), D: d}, 0.01, Natural)
 	wt, rho := p.target(nil, w, out)
 	require.Zero(t, rho)
 	require.Equal(t, w, wt)
 	half := &Half{H: gram(x, x, k), D: d, Weight: 0.5}
-	p = prepared(t, &Stats{K: k, H: gram(x, x, k), D: make([]float64, k*k), Half: half}, 0.01, Natural)
+	p = prepared(t, &Stats{K: k, H: gram(x, x, k), D: make([]float32, k*k), Half: half}, 0.01, Natural)
 	_, rho = p.target(nil, w, out)
 	require.Zero(t, rho)
 }

@@ -142,6 +142,22 @@ func (g *Int) Store(l *packing.Linear, row0, col0 int, p Params, codes []uint8) 
 	}
 }
 
+// Load reads back what Store wrote.
+func (g *Int) Load(l *packing.Linear, row0, col0 int, p Params, codes []uint8) {
+	rows := len(p) / 2
+	cols, groups := len(codes)/rows, l.Groups(l.In)
+	at := row0*groups + col0/g.span
+	for r := range rows {
+		p[r], p[rows+r] = l.Scales[at+r*groups], g.mid
+		if l.Zeros != nil {
+			p[rows+r] = l.Zeros[at+r*groups]
+		}
+		for k, q := range l.Codes[(row0+r)*l.In+col0:][:cols] {
+			codes[k*rows+r] = q
+		}
+	}
+}
+
 // roundEven rounds |x| < 2^22 to the nearest whole number, ties to even: adding 1.5·2^23 pushes the fraction out of the
 // mantissa. The conversion keeps compilers from fusing.
 func roundEven(x float32) float32 {

@@ -172,10 +172,13 @@ func (g *Int) params(lo, hi float32) (scale, zero float32) {
 // awqFloor is the smallest range that AutoAWQ divides by.
 const awqFloor = 1e-5
 
-// stored rounds a positive scale to the type it is written in and keeps it finite and above zero there: a group of tiny
-// weights gets the smallest scale there is, a group of huge ones the largest, and clips.
-func (g *Int) stored(s float32) float32 {
-	switch g.scheme.ScaleType {
+func (g *Int) stored(s float32) float32 { return StoredScale(g.scheme.ScaleType, s) }
+
+// StoredScale rounds a positive scale to the type it is written in (float32 unless it is a 16-bit float) and keeps it
+// finite and above zero there: a group of tiny weights gets the smallest scale there is, a group of huge ones the largest,
+// and clips.
+func StoredScale(d tensor.DType, s float32) float32 {
+	switch d {
 	case tensor.F16:
 		return tensor.F16ToF32(tensor.F32ToF16(min(max(s, 0x1p-24), 65504)))
 	case tensor.BF16:

@@ -13,6 +13,7 @@ import (
 
 func vectors(g *gen) {
 	elementwise(g)
+	updates(g)
 	reductions(g)
 	conversions(g)
 }
@@ -136,6 +137,53 @@ func elementwise(g *gen) {
 			g.VMOVUPS(v, Mem{Base: dst, Disp: d})
 		})
 	})
+}
+
+// updates writes the kernel that adds several scaled vectors to one, which stays in registers.
+func updates(g *gen) {
+	vectorFunc(g, "addScaledRowsAVX2", "func(dst, x *float32, stride int, s *float32, count, n int)",
+		"adds s[i]*x[i] to dst for count vectors x[i] of n elements, in order. The stride is in bytes.")
+	dst, x, stride, s, count, n := g.param("dst"), g.param("x"), g.param("stride"), g.param("s"), g.param("count"), g.param("n")
+	block := func(name string, vectors int) {
+		acc := make([]reg.VecVirtual, vectors)
+		for i := range acc {
+			acc[i] = g.YMM()
+			g.VMOVUPS(Mem{Base: dst, Disp: 32 * i}, acc[i])
+		}
+		p, f, left, b := g.GP64(), g.GP64(), g.GP64(), g.YMM()
+		g.MOVQ(x, p)
+		g.MOVQ(s, f)
+		g.MOVQ(count, left)
+		g.Label(name)
+		g.VBROADCASTSS(Mem{Base: f}, b)
+		for i := range acc {
+			g.VFMADD231PS(Mem{Base: p, Disp: 32 * i}, b, acc[i])
+		}
+		g.ADDQ(stride, p)
+		g.ADDQ(Imm(4), f)
+		g.DECQ(left)
+		g.JNE(LabelRef(name))
+		for i := range acc {
+			g.VMOVUPS(acc[i], Mem{Base: dst, Disp: 32 * i})
+		}
+		g.ADDQ(U32(32*vectors), dst)
+		g.ADDQ(U32(32*vectors), x)
+	}
+	g.SUBQ(Imm(64), n)
+	g.JL(LabelRef("rest"))
+	g.Label("wide")
+	block("wideSum", 8)
+	g.SUBQ(Imm(64), n)
+	g.JGE(LabelRef("wide"))
+	g.Label("rest")
+	g.ADDQ(Imm(64), n)
+	g.JLE(LabelRef("done"))
+	g.Label("narrow")
+	block("narrowSum", 2)
+	g.SUBQ(Imm(16), n)
+	g.JNE(LabelRef("narrow"))
+	g.Label("done")
+	g.ret()
 }
 
 // accumulators loads vectors of sums.
