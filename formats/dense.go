@@ -31,6 +31,9 @@ func Dense(c Checkpoint) (Checkpoint, error) {
 		return nil, located(err, meta.Path)
 	}
 	config, err := withoutQuantization(meta.Config)
+	if err == nil {
+		config, err = v.untied(config)
+	}
 	if err != nil {
 		return nil, located(err, meta.Path)
 	}
@@ -84,6 +87,7 @@ type denseView struct {
 	infos   []tensor.Info
 	index   map[string]int
 	cache   *linearCache
+	cropper cropper
 }
 
 const weightSuffix = ".weight"
@@ -105,8 +109,11 @@ func (v *denseView) find(q *QuantConfig) error {
 		if err != nil {
 			return err
 		}
-		if ok {
-			v.linears[module] = found
+		if !ok {
+			continue
+		}
+		if v.linears[module], err = v.crop(module, found); err != nil {
+			return err
 		}
 	}
 	if len(v.linears) == 0 {
@@ -192,6 +199,6 @@ func (v *denseView) add(t tensor.Info, q *QuantConfig) error {
 			Err: safeio.Unsupportedf("it is stored as %s %v in a layout of %q that is not read", t.DType, t.Shape, q.Method)}
 	}
 	v.index[t.Name] = len(v.infos)
-	v.infos = append(v.infos, t)
+	v.infos = append(v.infos, v.cropBias(t))
 	return nil
 }

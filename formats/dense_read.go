@@ -38,12 +38,12 @@ func (v *denseView) ReadTensor(name string, dst []byte, off int64) error {
 	}
 	module, isWeight := strings.CutSuffix(name, weightSuffix)
 	found, quantized := v.linears[module]
-	if !isWeight || !quantized {
-		return v.stored.ReadTensor(name, dst, off)
-	}
 	total, ok := info.Bytes()
 	if !ok || off < 0 || off > total || int64(len(dst)) > total-off {
 		return v.fail(name, safeio.Corruptf("bytes %d to %d were asked for, the tensor has %d", off, off+int64(len(dst)), total))
+	}
+	if !isWeight || !quantized {
+		return v.stored.ReadTensor(name, dst, off)
 	}
 	l, err := v.cache.get(module, func() (*packing.Linear, error) { return v.unpack(module, found) })
 	if err == nil {

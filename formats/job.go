@@ -20,7 +20,8 @@ type JobOptions struct {
 	Describe map[string]string // what went into Key, to explain a mismatch to a human
 	Plan     *container.Plan   // every weight file, every tensor
 	Force    bool              // replace an existing output, and drop unfinished work of another key
-	// SingleFile: Out is a file (GGUF). The plan's files and the documents given to Publish appear beside each other in its directory.
+	// SingleFile: Out is a file (GGUF). The plan's files and the documents given to Publish appear beside each other in its
+	// directory. Without files in the plan, Out is one of the documents.
 	SingleFile bool
 	Inputs     []string   // paths the job reads: the output may neither contain nor be one of them, nor lie inside one
 	Scratch    int64      // the most bytes that blobs take at any time, for the space check
@@ -108,7 +109,7 @@ func (j *Job) locate() error {
 	if base := filepath.Base(out); len(base) > safeio.MaxName || filepath.Dir(out) == out {
 		return &safeio.Error{Op: "create", Path: out, Off: -1, Err: safeio.Limitf("an output needs a name of 1 to %d bytes", safeio.MaxName)}
 	}
-	if j.o.SingleFile && (len(j.layout.Files) == 0 || j.layout.Files[0].Name != filepath.Base(out)) {
+	if j.o.SingleFile && len(j.layout.Files) > 0 && j.layout.Files[0].Name != filepath.Base(out) {
 		return &safeio.Error{Op: "create", Path: out, Off: -1, Err: safeio.Corruptf("the plan's first file must have the output's name")}
 	}
 	j.out, j.work = out, out+partialSuffix

@@ -100,7 +100,7 @@ func (j *Job) refuseExisting() error {
 
 // targets lists the paths that the plan makes appear.
 func (j *Job) targets() []string {
-	if !j.o.SingleFile {
+	if !j.o.SingleFile || len(j.layout.Files) == 0 {
 		return []string{j.out}
 	}
 	var paths []string

@@ -130,6 +130,8 @@ func openHF(path string, limits Limits) (Checkpoint, error) {
 		Skipped: h.Skipped(), place: h.Place, unchanged: h.Unchanged}}
 	if q := h.Quantization(); q != nil {
 		c.meta.Quant = &QuantConfig{Method: q.Method, Raw: q.Raw, Source: q.Source}
+	} else {
+		c.meta.Quant = exl2Quantization(h)
 	}
 	for _, f := range h.Weights() {
 		c.meta.Files = append(c.meta.Files, FileInfo(f))

@@ -210,12 +210,13 @@ func (j *job) writeFloats(t *PlannedTensor, values []float32) error {
 	out := t.Stored[0]
 	n, _ := out.Bytes()
 	buf := make([]byte, n)
-	if err := tensor.FromFloat32(buf, out.DType, values); err != nil {
+	own := buf[:min(n, int64(len(values))*out.DType.Size())] // padding behind it stays zero
+	if err := tensor.FromFloat32(own, out.DType, values); err != nil {
 		return err
 	}
 	var lost census
 	lost.look(out.DType, buf, 0, false)
-	if err := outOfRange(lost, t.Info.Name, out.DType.String(), t.Info.Shape); err != nil {
+	if err := j.outOfRange(lost, t, out.DType); err != nil {
 		return err
 	}
 	return j.out.Write(out.Name, 0, buf)
@@ -258,7 +259,19 @@ func (j *job) copyTensor(ctx context.Context, t *PlannedTensor) error {
 	if err := j.admit(bad, t.Info.Name, t.Info.Shape, t.Layer); err != nil {
 		return err
 	}
-	return outOfRange(lost, t.Info.Name, to.String(), t.Info.Shape)
+	if err := j.outOfRange(lost, t, to); err != nil {
+		return err
+	}
+	return j.writePadding(t, total/from.Size()*to.Size())
+}
+
+// writePadding fills what a layout stores behind the tensor's own elements, which end at the given byte, with zeros.
+func (j *job) writePadding(t *PlannedTensor, end int64) error {
+	n, _ := t.Stored[0].Bytes()
+	if end >= n {
+		return nil
+	}
+	return j.out.Write(t.Stored[0].Name, end, make([]byte, n-end))
 }
 
 // converted rounds elements of one type to another.

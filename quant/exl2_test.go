@@ -17,9 +17,9 @@ import (
 func mixed(t *testing.T, dir string, target float64, threads int) Recipe {
 	o := options(t)
 	o.Threads = threads
-	slots, err := MeasureEXL2(context.Background(), openModel(t, dir), o)
+	m, err := MeasureEXL2(context.Background(), openModel(t, dir), o, "")
 	require.NoError(t, err)
-	choice, err := exl2.Optimize(slots, target)
+	choice, err := exl2.Optimize(m.Slots, target)
 	require.NoError(t, err)
 	return NewEXL2(choice, 6)
 }
@@ -65,8 +65,9 @@ func TestEXL2(t *testing.T) {
 // A target below or above what the widths allow says what is possible.
 func TestEXL2Targets(t *testing.T) {
 	dir := writeModel(t, testmodel.Llama())
-	slots, err := MeasureEXL2(context.Background(), openModel(t, dir), options(t))
+	m, err := MeasureEXL2(context.Background(), openModel(t, dir), options(t), "")
 	require.NoError(t, err)
+	slots := m.Slots
 	for _, target := range []float64{0.5, 1} {
 		_, err := exl2.Optimize(slots, target)
 		var bad *exl2.TargetError

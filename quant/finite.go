@@ -119,6 +119,14 @@ func (j *job) admit(c census, name string, shape []int64, layer int) error {
 }
 
 // outOfRange is the error for finite values that the stored type turned into infinities, nil when there are none.
+func (j *job) outOfRange(lost census, t *PlannedTensor, to tensor.DType) error {
+	if j.plan.isEXL2() {
+		return beyondHalf(lost, t.Info.Name, t.Info.Shape)
+	}
+	return outOfRange(lost, t.Info.Name, to.String(), t.Info.Shape)
+}
+
+// outOfRange is the error for finite values that the stored type turned into infinities, nil when there are none.
 func outOfRange(lost census, name, to string, shape []int64) error {
 	if lost.count == 0 {
 		return nil

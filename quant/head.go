@@ -9,13 +9,13 @@ import (
 	"github.com/llmquant/quantize/internal/kernel"
 )
 
-// headLinear is the output head as a matrix to quantize, nil when it is kept, tied to the embedding or absent.
+// headLinear is the output head as a matrix to quantize, nil when it is kept or is the embedding in the artifact too.
 func (j *job) headLinear() *arch.Linear {
-	m := j.plan.Model
-	if m.Head == m.Embed {
-		return nil
+	name := j.plan.Model.Head
+	if name == j.plan.Model.Embed {
+		name = headName + ".weight" // planned where the layout wants a head beside the embedding it is tied to
 	}
-	if t := j.plan.lookup()[m.Head]; t != nil && t.Quantize {
+	if t := j.plan.lookup()[name]; t != nil && t.Quantize {
 		return t.Linear
 	}
 	return nil

@@ -15,14 +15,14 @@ import (
 // layOut computes every file and offset of the artifact.
 func (p *Plan) layOut(maxShard int64) error {
 	name := safetensors.ModelName
-	if p.Layout != nil && p.Layout.Name == exl2Name {
+	if p.isEXL2() {
 		name = packing.EXL2FileName
 	}
 	out, index, err := safetensors.Plan(p.stored(), maxShard, name)
 	if err != nil {
 		return err
 	}
-	if p.Layout != nil && p.Layout.Name == exl2Name {
+	if p.isEXL2() {
 		index = nil // its loader takes every file of the directory, and an index of the source would mislead others
 	}
 	p.Out, p.index = out, index
@@ -60,6 +60,9 @@ func (p *Plan) quantizationConfig(tool string, r *Recipe) (*packing.Encoded, err
 		return nil, nil
 	}
 	o := packing.ConfigOptions{Scheme: p.defaultScheme(), Overrides: map[string]packing.Scheme{}, Head: headName, Tool: tool, GPTQ: r.GPTQ, EXL2: r.EXL2}
+	if head := p.lookup()[headName+".weight"]; head == nil || !head.Quantize {
+		o.EXL2.HeadBits = denseHead
+	}
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		switch {
@@ -116,7 +119,7 @@ func (p *Plan) convertedType() tensor.DType {
 	d := tensor.Invalid
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if t.Quantize || !t.Info.DType.IsFloat() {
+		if t.Quantize || !t.Info.DType.IsFloat() || p.isEXL2() && t.Role == arch.RoleUnknown {
 			continue
 		}
 		if t.DType == tensor.Invalid || d != tensor.Invalid && t.DType != d {

@@ -14,6 +14,7 @@ type Options struct {
 	Calib    *calib.Set // calibration windows; may be nil when the recipe needs none
 	Threads  int        // 0: all cores
 	Memory   int64      // bytes the run may use; 0: no limit of its own. Never changes a result byte
+	Before   int64      // bytes that the program needs before the run, for a measurement: part of the plan's peak
 	MaxShard int64      // bytes of tensors per file; 0: 5 GB
 	Strict   bool       // every fallback is an error
 	Force    bool       // replace an existing Out

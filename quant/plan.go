@@ -77,7 +77,7 @@ func SchemeName(s packing.Scheme) string {
 }
 
 // planTensors chooses every tensor's format, applies the layout's shape rules and lists what will be stored.
-func planTensors(m *arch.Model, src tensor.Source, r *Recipe, strict bool) (*Plan, error) {
+func planTensors(m *arch.Model, src tensor.Source, config []byte, r *Recipe, strict bool) (*Plan, error) {
 	p := &Plan{Model: m}
 	if r.Layout != "" {
 		layout, ok := packing.Lookup(r.Layout)
@@ -87,12 +87,17 @@ func planTensors(m *arch.Model, src tensor.Source, r *Recipe, strict bool) (*Pla
 		p.Layout = layout
 	}
 	descs := Describe(m, src)
+	if head, ok := tiedHead(m, src); ok && p.isEXL2() {
+		descs = append(descs, head)
+	}
 	choices, err := r.Allocation.Allocate(descs)
 	if err != nil {
 		return nil, err
 	}
 	for i, d := range descs {
-		p.Tensors = append(p.Tensors, PlannedTensor{Desc: d, Choice: choices[i]})
+		if _, stored := src.Lookup(d.Info.Name); stored || choices[i].Quantize { // a tied head that stays dense is the embedding
+			p.Tensors = append(p.Tensors, PlannedTensor{Desc: d, Choice: choices[i]})
+		}
 	}
 	scale := p.scaleType()
 	for i := range p.Tensors {
@@ -103,11 +108,19 @@ func planTensors(m *arch.Model, src tensor.Source, r *Recipe, strict bool) (*Pla
 	if err := p.checkShapes(strict); err != nil {
 		return nil, err
 	}
+	if p.isEXL2() {
+		if err := p.settleEXL2(config); err != nil {
+			return nil, err
+		}
+	}
 	for _, name := range m.Unknown {
 		p.Notes = append(p.Notes, Event{Kind: EventFinding, Layer: -1, Tensor: name, Message: "unknown to the family, copied unchanged"})
 	}
 	for i := range p.Tensors {
 		p.store(&p.Tensors[i])
+	}
+	if p.isEXL2() {
+		p.padBiases()
 	}
 	return p, nil
 }
@@ -123,8 +136,8 @@ func (p *Plan) checkShapes(strict bool) error {
 			continue
 		}
 		if err := p.check(t); err != nil {
-			broken[fuseKey(t)] = fmt.Sprintf("%s: %v", t.Module(), err)
-			names = append(names, broken[fuseKey(t)])
+			broken[p.fuseKey(t)] = fmt.Sprintf("%s: %v", t.Module(), err)
+			names = append(names, broken[p.fuseKey(t)])
 		}
 	}
 	if len(broken) == 0 {
@@ -135,7 +148,7 @@ func (p *Plan) checkShapes(strict bool) error {
 	}
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		reason, bad := broken[fuseKey(t)]
+		reason, bad := broken[p.fuseKey(t)]
 		if !t.Quantize || !bad {
 			continue
 		}
@@ -153,7 +166,11 @@ func (p *Plan) check(t *PlannedTensor) error {
 	return p.Layout.Check(t.Scheme, t.Linear.Out, t.Linear.In)
 }
 
-func fuseKey(t *PlannedTensor) string {
+// fuseKey names the group of linears that t has to be quantized or kept with.
+func (p *Plan) fuseKey(t *PlannedTensor) string {
+	if p.isEXL2() {
+		return mixedKey(t.Desc)
+	}
 	if group, ok := fusedWith[t.Role]; ok {
 		return fmt.Sprintf("%d/%d/%s", t.Layer, t.Expert, group)
 	}

@@ -1,5 +1,7 @@
 package quant
 
+import "github.com/llmquant/quantize/quant/exl2"
+
 // Report is what a run did: what lies on disk, tensor by tensor, and how it came about. It is written as
 // quantize_report.json into the artifact. Sizes are bytes on disk, scales and zero points included.
 type Report struct {
@@ -37,6 +39,8 @@ type RecipeInfo struct {
 	Sym        bool           `json:"sym"`
 	Overrides  []string       `json:"overrides,omitempty"`
 	Settings   map[string]any `json:"settings,omitempty"`
+	// Choice holds the bit widths of every linear, with mixed widths: what --choice takes as "modules".
+	Choice map[string]exl2.Candidate `json:"choice,omitempty"`
 }
 
 // FileHash is a file with its content's hash.

@@ -38,6 +38,9 @@ func (j *job) report() *Report {
 	for i := range j.plan.Tensors {
 		rep.Tensors = append(rep.Tensors, j.rows[j.plan.Tensors[i].Info.Name])
 	}
+	if a, ok := j.recipe.Allocation.(EXL2Allocation); ok {
+		rep.Recipe.Choice = a.Choice.Modules
+	}
 	rep.Totals, rep.Roles = j.plan.Totals()
 	if set := j.opts.Calib; set != nil && j.recipe.Needs() != 0 {
 		rep.Calibration = calibrationInfo(set)

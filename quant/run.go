@@ -25,6 +25,11 @@ func Run(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) (*Rep
 	j.sink = directory{j}
 	ctx = context.WithValue(ctx, eventKey{}, j.event)
 	j.notes(plan.Notes)
+	if plan.isEXL2() {
+		if err := checkHalf(ctx, src, plan.Model); err != nil {
+			return nil, err
+		}
+	}
 	if err := j.open(ctx); err != nil {
 		return nil, err
 	}
@@ -75,7 +80,7 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	if err != nil {
 		return nil, safeio.WithPath(err, meta.Path)
 	}
-	p, err := planTensors(model, src, &r, o.Strict)
+	p, err := planTensors(model, src, meta.Config, &r, o.Strict)
 	if err != nil {
 		return nil, &safeio.Error{Op: "plan", Path: meta.Path, Off: -1, Err: err}
 	}
@@ -101,7 +106,7 @@ func MakePlan(ctx context.Context, src formats.Checkpoint, r Recipe, o Options) 
 	}
 	p.Engines = Engines(r.Layout, p.Tensors, r.GPTQ.DescAct)
 	p.fit(&r, &o, 0)
-	p.Work = workEstimate(p, &r, &o)
+	p.Memory, p.Work = max(p.Memory, o.Before), workEstimate(p, &r, &o)
 	return p, checkMemory(p.Memory, r.Needs() != 0, &o)
 }
 

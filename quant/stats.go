@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/quant/exl2"
 	"github.com/llmquant/quantize/quant/gptq"
 	"github.com/llmquant/quantize/quant/grid"
 )
@@ -24,6 +25,7 @@ type Stats struct {
 	prepared  *gptq.Prepared // factor of Gram, shared by the linears that read this input; Gram went into it
 	diagonal  []float32      // of Gram, kept when Gram is not
 	descent   *gptq.Prepared // Gram as descent takes it, beside Gram
+	mixed     *exl2.Prepared // Gram as mixed bit widths take it, beside Gram
 }
 
 // known reports whether second moments were gathered, wherever they are by now.
@@ -82,7 +84,7 @@ func (st *Stats) Divide(s []float32) {
 	if st.Gram == nil {
 		return
 	}
-	st.descent = nil
+	st.descent, st.mixed = nil, nil
 	st.gram32, st.prepared, st.shift, st.half, st.drift, st.halfDrift = nil, nil, nil, nil, nil, nil
 	for i := 0; i < st.K; i++ {
 		row := st.Gram[i*st.K : (i+1)*st.K]

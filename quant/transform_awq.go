@@ -398,7 +398,7 @@ func (o AWQOptions) grid() int {
 	return 20
 }
 
-// stand is the integer scheme that stands for a block format while scales are searched: as many bits, groups of 32. The
+// stand is the integer scheme that stands for a block format or a mix of widths while scales are searched: as many bits, groups of 32. The
 // reference searches of block formats are far too slow to be run once per candidate.
 func stand(s packing.Scheme) packing.Scheme {
 	if s.Grid == "int" {
@@ -407,6 +407,13 @@ func stand(s packing.Scheme) packing.Scheme {
 	bits := 4
 	if t, ok := ggml.ByName(s.Grid); ok {
 		bits = min(max(int(t.BitsPerWeight), 2), 8)
+	}
+	if groups, err := packing.ParseEXL2Mix(s.Mix); err == nil { // the average of a mix
+		sum, rows := 0, 0
+		for _, g := range groups {
+			sum, rows = sum+g.Bits*g.Rows, rows+g.Rows
+		}
+		bits = (sum + rows/2) / rows
 	}
 	return packing.Scheme{Grid: "int", Bits: bits, GroupSize: 32}
 }

@@ -41,7 +41,7 @@ func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, scheme 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		row, ok, err := v.compare(info)
+		row, ok, err := v.compare(info, info)
 		if err != nil {
 			return nil, err
 		}
@@ -49,9 +49,15 @@ func Verify(ctx context.Context, out, base tensor.Source, m *arch.Model, scheme 
 		res.OK = res.OK && ok
 	}
 	for _, info := range out.Tensors() {
-		if _, ok := base.Lookup(info.Name); !ok {
-			res.Tensors = append(res.Tensors, VerifyTensor{Name: info.Name, Status: "extra"})
+		if _, ok := base.Lookup(info.Name); ok {
+			continue
 		}
+		row, ok, err := v.extra(info, m)
+		if err != nil {
+			return nil, err
+		}
+		res.Tensors = append(res.Tensors, row)
+		res.OK = res.OK && ok
 	}
 	for _, t := range res.Tensors {
 		if t.Status == "missing" || t.Status == "extra" {
@@ -82,11 +88,15 @@ func (v *verifier) findFolds(m *arch.Model) error {
 			}
 		}
 	}
-	if m.Head == m.Embed {
+	head := m.Head
+	if head == m.Embed {
+		head = headName + ".weight" // where the artifact has one
+	}
+	if _, ok := v.out.Lookup(head); !ok {
 		return nil
 	}
-	head := &arch.Linear{Name: strings.TrimSuffix(m.Head, ".weight"), Out: m.Vocab, In: m.Hidden}
-	return v.findFold(&arch.Pair{Norm: m.FinalNorm, Linears: []*arch.Linear{head}})
+	lin := &arch.Linear{Name: strings.TrimSuffix(head, ".weight"), Role: arch.RoleHead, Out: m.Vocab, In: m.Hidden, Expert: -1}
+	return v.findFold(&arch.Pair{Norm: m.FinalNorm, Linears: []*arch.Linear{lin}, Shared: 1})
 }
 
 func (v *verifier) findFold(p *arch.Pair) error {
@@ -97,7 +107,12 @@ func (v *verifier) findFold(p *arch.Pair) error {
 			return err
 		}
 		for k := range s {
-			if s[k] = was[k] / is[k]; is[k] == 0 || was[k] == 0 {
+			if (is[k] == 0) != (was[k] == 0) {
+				return nil // no scale does that: the norm's own row tells
+			}
+		}
+		for k := range s {
+			if s[k] = was[k] / is[k]; is[k] == 0 {
 				s[k] = 1
 			}
 			if is[k] != was[k] {
@@ -156,8 +171,20 @@ func floats(src tensor.Source, info tensor.Info) ([]float32, error) {
 	return values, tensor.ToFloat32(values, info.DType, raw)
 }
 
-// compare judges one tensor of the base.
-func (v *verifier) compare(info tensor.Info) (row VerifyTensor, ok bool, err error) {
+// extra judges a tensor that the base does not have: a head of its own beside a tied embedding stands for the embedding,
+// everything else should not be there.
+func (v *verifier) extra(info tensor.Info, m *arch.Model) (row VerifyTensor, ok bool, err error) {
+	embed, tied := v.base.Lookup(m.Embed)
+	if info.Name != headName+".weight" || m.Head != m.Embed || !tied {
+		return VerifyTensor{Name: info.Name, Status: "extra"}, false, nil
+	}
+	head := embed
+	head.Name = info.Name
+	return v.compare(head, embed)
+}
+
+// compare judges one tensor of the artifact, which should be info, against one of the base.
+func (v *verifier) compare(info, base tensor.Info) (row VerifyTensor, ok bool, err error) {
 	row.Name = info.Name
 	got, found := v.out.Lookup(info.Name)
 	if !found {
@@ -168,10 +195,14 @@ func (v *verifier) compare(info tensor.Info) (row VerifyTensor, ok bool, err err
 		return row, false, &safeio.Error{Op: "verify", Tensor: info.Name, Off: -1, Err: &wrongShape{info.Shape, got.Shape}}
 	}
 	if !info.DType.IsFloat() {
-		row, err = v.compareBytes(row, info, got)
+		row, err = v.compareBytes(row, base, got)
 		return row, row.RelError == 0, err
 	}
-	was, is, _, err := v.both(info.Name)
+	was, err := floats(v.base, base)
+	if err != nil {
+		return row, false, err
+	}
+	is, err := floats(v.out, got)
 	if err != nil {
 		return row, false, err
 	}

@@ -32,12 +32,21 @@ func victims(t *testing.T) []victim {
 	all := []victim{
 		{"awq", append([]string{"--method", "awq"}, calibrated...), false},
 		{"rtn", append([]string{"--method", "rtn"}, common...), false},
+		{"exl2", exl2Victim(t), false},
 	}
 	if os.Getenv("QUANTIZE_LONG") != "" {
 		all = append(all, victim{"gptq", append([]string{"--method", "gptq"}, calibrated...), false},
 			victim{"kquant", []string{golm, "--method", "kquant", "--type", "Q4_0", "-o", "OUT.gguf"}, true})
 	}
 	return all
+}
+
+// exl2Victim measures into a file beside the output, chooses, and quantizes.
+func exl2Victim(t *testing.T) []string {
+	c := testmodel.Llama()
+	c.Layers = 3
+	return []string{write(t, c), "--method", "exl2", "--bpw", "5", "--calib", ids(t, 8, 64, 128), "--samples", "8", "--seq-len", "64",
+		"--measurement", "OUT.m.json", "--choice", "OUT.c.json", "--max-shard-size", "30KB", "--no-progress", "-o", "OUT"}
 }
 
 // command replaces OUT.
@@ -75,12 +84,6 @@ func (v victim) final(out string) string {
 }
 
 func (v victim) published(out string) bool { return exists(v.final(out)) }
-
-// exists reports whether something has that name.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
 
 // Killed at any moment, also while resuming, a run leaves nothing or everything under the final name, and the same
 // command ends in the bytes of an uninterrupted run. make crash kills 100 times per method.

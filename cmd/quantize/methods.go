@@ -102,7 +102,7 @@ func buildRecipe(ctx *cli.Context) (method, quant.Recipe, error) {
 		return m, r, err
 	}
 	if len(extra) > 0 && m.samples == 0 {
-		return m, r, usagef("--transform needs a calibrated method (awq, gptq, kquant), not %s", m.name)
+		return m, r, usagef("--transform needs a calibrated method (awq, gptq, exl2, kquant), not %s", m.name)
 	}
 	r.Transforms = append(extra, r.Transforms...)
 	rules, err := ruleFlags(ctx)

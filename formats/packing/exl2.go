@@ -53,11 +53,26 @@ var exl2Wide = []int{8, 6, 5, 4, 3, 2}
 // exl2Pad rounds a number of outputs up to what is stored.
 func exl2Pad(out int) int { return (out + exl2Unit - 1) / exl2Unit * exl2Unit }
 
+// EXL2Outputs is the number of outputs that are stored for a linear, and of the elements of its bias.
+func EXL2Outputs(out int) int { return exl2Pad(out) }
+
 // exl2Check checks shape and groups against what loaders and kernels take for granted: they verify almost nothing.
 func exl2Check(s Scheme, out, in int) error {
 	if s.Grid != "exl2" {
 		return safeio.Unsupportedf("grid %q cannot be stored as groups of mixed bit widths; quantize with method exl2", s.Grid)
 	}
+	if err := EXL2Fits(out, in); err != nil {
+		return err
+	}
+	groups, err := ParseEXL2Mix(s.Mix)
+	if err != nil {
+		return err
+	}
+	return checkEXL2Groups(groups, in)
+}
+
+// EXL2Fits says whether a weight of this shape can be stored, whatever its groups.
+func EXL2Fits(out, in int) error {
 	if out < 1 || in < 1 || out > maxDim-exl2Unit || in > maxDim {
 		return safeio.Limitf("a weight of %d × %d is outside 1 … %d", out, in, maxDim)
 	}
@@ -65,16 +80,12 @@ func exl2Check(s Scheme, out, in int) error {
 		return safeio.Limitf("a weight of %d × %d does not fit the address space", out, in)
 	}
 	if in%exl2Unit != 0 {
-		return safeio.Unsupportedf("%d input columns are not a multiple of %d, which exl2's kernels need; keep the linears of this block dense", in, exl2Unit)
+		return safeio.Unsupportedf("%d input columns are not a multiple of %d, which exl2's kernels need", in, exl2Unit)
 	}
 	if in > exl2MaxIn {
 		return safeio.Unsupportedf("%d input columns are more than the %d that exl2's permutation can number", in, exl2MaxIn)
 	}
-	groups, err := ParseEXL2Mix(s.Mix)
-	if err != nil {
-		return err
-	}
-	return checkEXL2Groups(groups, in)
+	return nil
 }
 
 // exl2Plan needs a scheme that Check accepts.

@@ -54,8 +54,17 @@ func NewCandidate(bands ...Band) (Candidate, error) {
 	return c, nil
 }
 
+// denseText is the text form of the candidate that leaves a linear as it is.
+const denseText = "dense"
+
+// Dense reports whether the candidate leaves the linear dense. It is the zero Candidate, legal in choices alone.
+func (c Candidate) Dense() bool { return c.n == 0 }
+
 // ParseCandidate reads the text form.
 func ParseCandidate(s string) (Candidate, error) {
+	if s == denseText {
+		return Candidate{}, nil
+	}
 	fields := strings.Split(s, " ")
 	if len(fields) == 2 {
 		fields = []string{fields[0], "100", fields[1]}
@@ -97,6 +106,9 @@ func (c Candidate) Bands() []Band { return append([]Band(nil), c.bands[:c.n]...)
 
 // String is the text form.
 func (c Candidate) String() string {
+	if c.Dense() {
+		return denseText
+	}
 	var bits, percent, group []string
 	same := true
 	for _, b := range c.bands[:c.n] {
@@ -146,5 +158,11 @@ func (c Candidate) Scheme(k int) packing.Scheme {
 	return packing.Scheme{Grid: "exl2", Mix: packing.EXL2Mix(c.Groups(k))}
 }
 
-// Bits returns the bits that a linear without bias occupies: codes, scales, maxima, group table and permutation.
-func (c Candidate) Bits(out, k int) int64 { return packing.EXL2Bits(c.Groups(k), out, k) }
+// Bits returns the bits that a linear without bias occupies: codes, scales, maxima, group table and permutation, or 16 a
+// weight when it stays dense.
+func (c Candidate) Bits(out, k int) int64 {
+	if c.Dense() {
+		return 16 * int64(out) * int64(k)
+	}
+	return packing.EXL2Bits(c.Groups(k), out, k)
+}

@@ -150,12 +150,24 @@ func TestChoicesByHand(t *testing.T) {
 	bits := float64(c.Modules["model.layers.a"].Bits(all[0].Modules[0].Out, 256) + c.Modules["model.layers.b"].Bits(all[1].Modules[0].Out, 256))
 	require.InDelta(t, bits/float64(all[0].Weights()+all[1].Weights()), c.Reached, 1e-12)
 	c.Modules["model.layers.c"] = mustCandidate(t, "4 g128")
-	require.ErrorContains(t, c.Complete(all), "does not have")
+	require.ErrorContains(t, c.Complete(all), "no linear of the model that can be quantized")
 	delete(c.Modules, "model.layers.c")
 	delete(c.Modules, "model.layers.a")
 	require.ErrorContains(t, c.Complete(all), "says nothing about model.layers.a")
-	c.Modules["model.layers.a"] = Candidate{}
-	require.Error(t, c.Complete(all))
+	dense := mustCandidate(t, "dense")
+	require.True(t, dense.Dense())
+	require.Equal(t, "dense", dense.String())
+	c.Modules["model.layers.a"] = dense
+	require.NoError(t, c.Complete(all))
+	wide := 16 * float64(all[0].Modules[0].Out*256)
+	require.InDelta(t, (wide+float64(c.Modules["model.layers.b"].Bits(all[1].Modules[0].Out, 256)))/float64(all[0].Weights()+all[1].Weights()), c.Reached, 1e-12)
+	for i := range all { // without a measurement
+		all[i].Options = nil
+	}
+	require.NoError(t, c.Complete(all))
+	require.Zero(t, c.Predicted)
+	all[0].Modules[0].In = 100
+	require.ErrorContains(t, c.Complete(all), "cannot be stored")
 }
 
 func TestSensitivities(t *testing.T) {

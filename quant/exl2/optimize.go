@@ -3,6 +3,7 @@ package exl2
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -96,14 +97,15 @@ func (s *Slot) item() item {
 }
 
 // Complete checks a choice that was made or edited by hand and fills in what follows from it: every module of the slots
-// needs a candidate, any legal one, measured or not. Predicted covers what was measured and is 0 otherwise.
+// needs a candidate, any legal one, measured or not, or "dense". Predicted covers what was measured and is 0 otherwise;
+// slots may have modules alone.
 func (c *Choice) Complete(slots []Slot) error {
 	var weights, bits int64
 	known := map[string]bool{}
 	c.Predicted = 0
 	for i := range slots {
 		s := &slots[i]
-		if err := s.check(); err != nil {
+		if err := s.checkModules(); err != nil {
 			return err
 		}
 		weights += s.Weights()
@@ -112,9 +114,6 @@ func (c *Choice) Complete(slots []Slot) error {
 			if !ok {
 				return safeio.Unsupportedf("the choice says nothing about %s", m.Name)
 			}
-			if _, err := NewCandidate(cand.Bands()...); err != nil {
-				return fmt.Errorf("%s: %w", m.Name, err)
-			}
 			known[m.Name] = true
 			bits += cand.Bits(m.Out, m.In)
 		}
@@ -122,9 +121,9 @@ func (c *Choice) Complete(slots []Slot) error {
 			c.Predicted += float64(s.Sensitivity * o.Error)
 		}
 	}
-	for name := range c.Modules {
+	for _, name := range slices.Sorted(maps.Keys(c.Modules)) {
 		if !known[name] {
-			return safeio.Unsupportedf("the choice names %s, which the model does not have", name)
+			return safeio.Unsupportedf("the choice names %s, which is no linear of the model that can be quantized", name)
 		}
 	}
 	if weights > 0 {

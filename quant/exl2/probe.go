@@ -102,14 +102,44 @@ func (p *Probes) Block(ctx context.Context, b *forward.Block, changed []Changed)
 	return nil
 }
 
+// Found returns what the probes found so far, in the order in which they were started.
+func (p *Probes) Found() []Sensitivity {
+	found := make([]Sensitivity, len(p.probes))
+	for i := range p.probes {
+		found[i] = p.probes[i].result
+	}
+	return found
+}
+
+// Hidden returns the hidden states behind the last block, which whoever continues has to keep beside Found.
+func (p *Probes) Hidden() []kernel.Mat {
+	states := []kernel.Mat{p.base}
+	for i := range p.probes {
+		if p.through {
+			states = append(states, p.probes[i].hidden)
+		}
+	}
+	return states
+}
+
+// Restore makes probes of NewProbes those that found this; the caller then fills what Hidden returns.
+func (p *Probes) Restore(found []Sensitivity) {
+	p.probes = make([]probe, len(found))
+	for i, f := range found {
+		p.probes[i].result = f
+		if p.through {
+			p.probes[i].hidden = kernel.MatF32(p.base.Rows, p.base.Cols, make([]float32, p.base.Rows*p.base.Cols))
+		}
+	}
+}
+
 // Finish returns what the probes found. For those that passed through, the predictions behind the last block are compared.
 func (p *Probes) Finish(ctx context.Context, head *forward.Head) ([]Sensitivity, error) {
-	results := make([]Sensitivity, len(p.probes))
+	results := p.Found()
 	targets := make([]int32, p.base.Rows) // whatever they are: the divergence is over all of the vocabulary
 	for i := range p.probes {
-		results[i] = p.probes[i].result
 		if !p.through {
-			continue
+			break
 		}
 		scores, err := p.run.Compare(ctx, head, head, p.base, p.probes[i].hidden, targets)
 		if err != nil {

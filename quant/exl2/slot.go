@@ -121,10 +121,8 @@ func (s *Slot) check() error {
 	if len(s.Options) == 0 || len(s.Modules) == 0 || !(s.Sensitivity >= 0) || math.IsInf(s.Sensitivity, 0) {
 		return safeio.Corruptf("slot %s: %d modules, %d options, sensitivity %v", s.Name, len(s.Modules), len(s.Options), s.Sensitivity)
 	}
-	for _, m := range s.Modules {
-		if m.Out < 1 || m.In < 32 || m.In%32 != 0 || m.Out > 1<<28 || m.In > 65535 {
-			return safeio.Unsupportedf("module %s of %d × %d cannot be stored as exl2", m.Name, m.Out, m.In)
-		}
+	if err := s.checkModules(); err != nil {
+		return err
 	}
 	for i, o := range s.Options {
 		if n := len(o.Candidates); n != 1 && n != len(s.Modules) || !(o.Error >= 0) || math.IsInf(o.Error, 0) {
@@ -137,6 +135,16 @@ func (s *Slot) check() error {
 		}
 		if bits := s.bits(&o); bits != o.Bits {
 			return safeio.Corruptf("slot %s: option %d is said to take %d bits, it takes %d", s.Name, i, o.Bits, bits)
+		}
+	}
+	return nil
+}
+
+// checkModules refuses shapes that the layout cannot hold.
+func (s *Slot) checkModules() error {
+	for _, m := range s.Modules {
+		if m.Out < 1 || m.In < 32 || m.In%32 != 0 || m.Out > 1<<28 || m.In > 65535 {
+			return safeio.Unsupportedf("module %s of %d × %d cannot be stored as exl2", m.Name, m.Out, m.In)
 		}
 	}
 	return nil
