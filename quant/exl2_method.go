@@ -20,7 +20,7 @@ func (EXL2) Name() string { return exl2Name }
 const exl2Name = "exl2"
 
 // Needs implements Rounder.
-func (EXL2) Needs() Need { return NeedGram | NeedSequential | NeedShift }
+func (EXL2) Needs() Need { return NeedGram | NeedSequential | NeedShift | NeedGramKept }
 
 // Round implements Rounder. With statistics of both streams it rounds the weight that repairs most of what the quantized
 // part of the model did before.

@@ -201,6 +201,9 @@ func sequentialMemory(m *arch.Model, in arch.Input, needs Need, largest int64) i
 	}
 	drift := distance * int64(in.Width) * int64(m.Hidden)
 	gather := (sum+distance)*square + drift
+	if needs.Has(NeedGramKept) {
+		extra += sum
+	}
 	factor := (4+work+extra+distance)*square + drift + 4*largest
 	solve := (kept+extra+distance)*square + drift + 6*4*largest
 	return max(gather, factor, solve)

@@ -2,7 +2,7 @@ package quant
 
 // Need says which statistics of a linear's input a transform or rounder uses. Calibration gathers nothing else, and a
 // recipe that needs nothing runs without any forward pass.
-type Need uint8
+type Need uint16
 
 // The statistics that calibration can gather.
 const (
@@ -13,6 +13,7 @@ const (
 	NeedMaxAbs                      // max|x_k| per input channel
 	NeedShift                       // with NeedSequential: the distance of the inputs from those of the full-precision model
 	NeedGram32                      // with NeedShift: NeedGram's sums may be float32, to save memory
+	NeedGramKept                    // with NeedSequential: the sums stay in float64 beside what is made of them
 	NeedDescent                     // with NeedGram: room for a damped copy, on which codes descend
 )
 
