@@ -13,7 +13,7 @@ type EngineRule struct {
 	Engine  string
 	Version string
 	Layout  string // row of the layout table; "" stands for dense safetensors
-	Bits    []int
+	Bits    []int  // empty: any
 	Groups  []int  // -1: one group per row; empty: any
 	Sym     string // "sym", "asym" or "both"
 	OutMul  int    // outputs must be a multiple of this
@@ -44,6 +44,10 @@ func EngineRules() []EngineRule {
 		{"transformers", "5.24", "gptq", []int{2, 3, 4, 8}, usualGroups, "both", 32, "run", "needs optimum and GPTQModel", true},
 		{"transformers", "5.24", "gptq_v2", []int{2, 3, 4, 8}, usualGroups, "both", 32, "run", "needs optimum and GPTQModel", true},
 		{"transformers", "5.24", "compressed-tensors", []int{3, 4, 8}, usualGroups, "sym", 8, "run", "asymmetric zero points are refused by 5.24", false},
+		{"exllamav2", "0.3", "", nil, nil, "both", 1, "loader", "", false},
+		{"exllamav2", "0.3", exl2Name, nil, nil, "both", 1, "loader", "attention and MLP of a block whole or not at all", false},
+		{"exllamav2", "0.3", "gptq", []int{4}, usualGroups, "both", 32, "loader", "", true},
+		{"exllamav2", "0.3", "gptq_v2", []int{4}, usualGroups, "both", 32, "loader", "", true},
 	}
 }
 
@@ -87,7 +91,7 @@ func (r EngineRule) refuses(linears []PlannedTensor) string {
 
 func (r EngineRule) refusesScheme(s packing.Scheme, out int) string {
 	switch {
-	case !slices.Contains(r.Bits, s.Bits):
+	case len(r.Bits) > 0 && !slices.Contains(r.Bits, s.Bits):
 		return fmt.Sprintf("%d bits, it takes %v", s.Bits, r.Bits)
 	case len(r.Groups) > 0 && !slices.Contains(r.Groups, s.GroupSize):
 		return fmt.Sprintf("group size %d, it takes %v", s.GroupSize, r.Groups)

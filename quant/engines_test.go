@@ -32,7 +32,7 @@ func TestEngineRules(t *testing.T) {
 		}
 		l, ok := packing.Lookup(r.Layout)
 		require.True(t, ok, key)
-		require.NotEmpty(t, r.Bits, key)
+		require.Equal(t, r.Layout == exl2Name, len(r.Bits) == 0, key)
 		for _, bits := range r.Bits {
 			for _, group := range r.Groups {
 				s := packing.Scheme{Grid: "int", Bits: bits, GroupSize: group, Sym: r.Sym != "asym"}
@@ -64,5 +64,8 @@ func TestEngineNotes(t *testing.T) {
 	require.Contains(t, note(NewRTN(packing.Scheme{Grid: "int", Bits: 3, GroupSize: 32, Sym: true}, "gptq"), "vllm").Reason, "3 bits")
 	require.True(t, note(NewRTN(packing.Scheme{Grid: "int", Bits: 3, GroupSize: 32, Sym: true}, "gptq"), "transformers").Loads)
 	require.True(t, note(NewCopy(), "vllm").Loads)
+	require.True(t, note(mixed(t, src.Meta().Path, 3, 2), "exllamav2").Loads)
+	require.Contains(t, note(mixed(t, src.Meta().Path, 3, 2), "vllm").Reason, "does not load exl2")
+	require.Contains(t, note(RTN(4, 32), "exllamav2").Reason, "does not load awq")
 	require.Contains(t, note(NewRTN(int4, "compressed-tensors"), "transformers").Reason, "model.layers.0.")
 }

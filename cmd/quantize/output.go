@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -124,10 +125,18 @@ func printEngines(w io.Writer, notes []quant.EngineNote) {
 	if len(loads) > 0 {
 		fmt.Fprintf(w, "\nloads in: %s\n", strings.Join(loads, ", "))
 	}
-	for _, n := range notes {
-		if !n.Loads {
-			fmt.Fprintf(w, "not in %s: %s\n", n.Engine, n.Reason)
+	for i, n := range notes {
+		same := func(o quant.EngineNote) bool { return o.Reason == n.Reason }
+		if n.Loads || slices.ContainsFunc(notes[:i], same) {
+			continue
 		}
+		var engines []string // that share the reason
+		for _, o := range notes[i:] {
+			if same(o) {
+				engines = append(engines, o.Engine)
+			}
+		}
+		fmt.Fprintf(w, "not in %s: %s\n", strings.Join(engines, ", "), n.Reason)
 	}
 }
 
