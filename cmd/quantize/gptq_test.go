@@ -16,7 +16,7 @@ func TestGPTQFlags(t *testing.T) {
 	}
 	indexed := quantize(t, append(args, "--act-order", "g_idx")...).ok(t).out
 	require.Contains(t, indexed, "loads in: transformers")
-	require.Contains(t, indexed, "not in vllm 0.32: not known to load groups in activation order")
+	require.Contains(t, indexed, "not in vllm 0.32, sglang 0.5, tgi 3: not known to load groups in activation order")
 	quantize(t, append(args, "--hessian-dtype", "f32")...).ok(t)
 
 	for _, wrong := range [][]string{
