@@ -183,8 +183,13 @@ func (p *GGUFPlan) memory(o Options) int64 {
 	for i := range p.Header.Tensors {
 		widest = max(widest, p.Header.Tensors[i].NE[0]*4)
 	}
-	return base + 3*max(ggufChunk, widest)
+	return base + 3*widest*chunkRows(widest/4, poolThreads(o.Threads))
 }
 
-// ggufChunk is about how many bytes of float32 rows are in work at a time.
-const ggufChunk = 16 << 20
+// chunkRows is how many rows of cols numbers are in work at a time: about ggufChunk bytes of float32, and enough for every
+// thread to have some tiles. Rows are independent, so it is no part of the result.
+func chunkRows(cols int64, threads int) int64 {
+	return max(ggufChunk/(4*max(cols, 1)), int64(threads)*2*tileRows)
+}
+
+const ggufChunk = 8 << 20

@@ -218,7 +218,10 @@ func (g *ggufJob) encode(ctx context.Context, e *rowEncoder) error {
 		return nil
 	}
 	rowBytes, _ := t.Type.RowBytes(cols)
-	step := max(1, ggufChunk/(4*cols))
+	step := chunkRows(cols, g.pool.Threads())
+	if e.rounder != nil { // which needs more rows at a time to keep all threads at work
+		step *= 8
+	}
 	values, out := make([]float32, min(step, total)*cols), make([]byte, min(step, total)*rowBytes)
 	var bad, lost census
 	for first := int64(0); first < total; first += step {
