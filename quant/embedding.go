@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"strings"
 
 	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/formats/arch"
@@ -42,7 +43,7 @@ func (g *ggufBlocks) roundEmbedding(ctx context.Context) error {
 	width := int(t.NE[0])
 	stats := &Stats{K: width, Tokens: 1, Gram: metric}
 	row, err := g.tensorBy(ctx, g.early, func(x []float32, rows int) ([]byte, error) {
-		m := &Matrix{Linear: &arch.Linear{Name: g.plan.source.model.Embed, Out: rows, In: width}, Scheme: packing.Scheme{Grid: t.Type.String()},
+		m := &Matrix{Linear: &arch.Linear{Name: strings.TrimSuffix(g.plan.source.model.Embed, ".weight"), Out: rows, In: width}, Scheme: packing.Scheme{Grid: t.Type.String()},
 			W: append([]float32(nil), x...), Layer: &Layer{Index: -1, Model: g.plan.source.model, pool: g.pool}}
 		q, err := g.job.recipe.Rounder.Round(ctx, m, stats)
 		if err != nil {

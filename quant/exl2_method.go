@@ -45,7 +45,7 @@ func (r EXL2) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Line
 		return nil, err
 	}
 	if calibrated { // the caller tells of experts without tokens
-		r.tell(ctx, m, rep)
+		tell(ctx, m, rep.Fallback, rep.Damp > r.Options.Damp, rep.Dead)
 	}
 	return l, nil
 }
@@ -63,25 +63,6 @@ func (r EXL2) prepare(m *Matrix, stats *Stats) (*exl2.Prepared, error) {
 		stats.mixed = p
 	}
 	return stats.mixed, nil
-}
-
-// tell reports what was out of the ordinary about a solve.
-func (r EXL2) tell(ctx context.Context, m *Matrix, rep exl2.Report) {
-	e := Event{Kind: EventFinding, Layer: -1, Tensor: m.Linear.Weight()}
-	if m.Layer != nil {
-		e.Layer = m.Layer.Index
-	}
-	switch {
-	case rep.Fallback != "":
-		e.Kind, e.Message = EventFallback, rep.Fallback+": plain rounding"
-	case rep.Damp > r.Options.Damp:
-		e.Message = "the Hessian needed stronger damping"
-	case rep.Dead > 0:
-		e.Message, e.Count = "input channels that were zero on all calibration tokens", int64(rep.Dead)
-	default:
-		return
-	}
-	Emit(ctx, e)
 }
 
 // within keeps a target from leaving the range of F16 where the weight itself lies inside.

@@ -55,23 +55,24 @@ func (r GPTQ) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Line
 	if err != nil {
 		return nil, err
 	}
-	r.tell(ctx, m, rep)
+	tell(ctx, m, rep.Fallback, rep.Damp > r.Options.Damp, rep.Dead)
 	return l, nil
 }
 
-// tell reports what was out of the ordinary about a solve.
-func (r GPTQ) tell(ctx context.Context, m *Matrix, rep gptq.Report) {
+// tell reports what was out of the ordinary about a solve: why it fell back to plain rounding, whether the Hessian needed
+// more damping than asked for, channels that no token reached.
+func tell(ctx context.Context, m *Matrix, fallback string, damped bool, dead int) {
 	e := Event{Kind: EventFinding, Layer: -1, Tensor: m.Linear.Weight()}
 	if m.Layer != nil {
 		e.Layer = m.Layer.Index
 	}
 	switch {
-	case rep.Fallback != "":
-		e.Kind, e.Message = EventFallback, rep.Fallback+": plain rounding"
-	case rep.Damp > r.Options.Damp:
+	case fallback != "":
+		e.Kind, e.Message = EventFallback, fallback+": plain rounding"
+	case damped:
 		e.Message = "the Hessian needed stronger damping"
-	case rep.Dead > 0:
-		e.Message, e.Count = "input channels that were zero on all calibration tokens", int64(rep.Dead)
+	case dead > 0:
+		e.Message, e.Count = "input channels that were zero on all calibration tokens", int64(dead)
 	default:
 		return
 	}
