@@ -7,10 +7,6 @@ import (
 	"github.com/llmquant/quantize/quant/grid"
 )
 
-// flipMargin is the share of a step by which a new code must come closer to the optimum than the old one, and the share
-// of the loss that a new solution of a group must save: rounding noise then flips nothing back and forth.
-const flipMargin = 1e-3
-
 // refine lowers the loss with what feedback left, group by group: with all other groups fixed, the best real values of a
 // group follow from the residual R = (target − q)·H; they are rounded anew with feedback, with the scales next to the old
 // ones as well, then single codes are moved while that helps. It returns the number of passes that changed something.
@@ -66,7 +62,7 @@ func (t *tile) resolve(i int, r, delta grid.Tile) bool {
 		}
 	}
 	for j := range least {
-		least[j] *= 1 - flipMargin
+		least[j] *= 1 - grid.FlipMargin // the least share of a loss that a new solution must save
 	}
 	x := shift
 	for a := range n {
@@ -159,32 +155,13 @@ func (t *tile) sweep(i int, r, delta grid.Tile) bool {
 			x[j] = q[j] + float32(ra[j]*inv)
 		}
 		s.round(x, y, t.scales(i), codes)
-		if !accept(x, y, q, d, codes, t.col(pos)) {
+		if !grid.Accept(x, y, q, d, codes, t.col(pos)) {
 			continue
 		}
 		any = true
 		kernel.AddScaled(delta.Col(pos), d, -1)
 		for b := range n {
 			kernel.AddScaled(r.Col(b), d, -row[b])
-		}
-	}
-	return any
-}
-
-// accept moves q to y where that is nearer to the optimum x by a margin, and leaves the moves in d.
-func accept(x, y, q, d []float32, codes, old []uint8) bool {
-	any := false
-	for j := range x {
-		d[j] = 0
-		if y[j] == q[j] {
-			continue
-		}
-		// |x−q| − |x−y| > margin·|y−q|, multiplied by |x−q| + |x−y|: no step size is needed
-		a, b, step := x[j]-q[j], x[j]-y[j], y[j]-q[j]
-		if float32(a*a)-float32(b*b) > flipMargin*float32(step*step) {
-			d[j] = step
-			q[j], old[j] = y[j], codes[j]
-			any = true
 		}
 	}
 	return any

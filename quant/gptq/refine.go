@@ -5,10 +5,6 @@ import (
 	"github.com/llmquant/quantize/quant/grid"
 )
 
-// flipMargin is the share of a step by which a new code must come closer to the optimum than the old one. It keeps
-// rounding noise from flipping codes back and forth, so the descent ends.
-const flipMargin = 1e-3
-
 // refine lowers L with what feedback left: block by block, the residual R = (Wt − Q)·H of the block's columns is formed by
 // one matrix product, then parameters are refitted to the codes and codes to the parameters, several times with local
 // updates of R alone. It returns the number of passes that changed something.
@@ -116,7 +112,7 @@ func (t *tile) sweep(i, c0, c1 int, r, delta grid.Tile) bool {
 			x[j] = q[j] + float32(rc[j]*inv)
 		}
 		t.g.Round(t.params[i], c-s.col0, x, y, codes)
-		if !accept(x, y, q, d, codes, t.col(c)) {
+		if !grid.Accept(x, y, q, d, codes, t.col(c)) {
 			continue
 		}
 		any = true
@@ -124,25 +120,6 @@ func (t *tile) sweep(i, c0, c1 int, r, delta grid.Tile) bool {
 		row := t.p.h[c*k : (c+1)*k]
 		for a := c0; a < c1; a++ {
 			kernel.AddScaled(r.Col(a-c0), d, -row[a])
-		}
-	}
-	return any
-}
-
-// accept moves q to y where that is nearer to the optimum x by a margin, and leaves the moves in d.
-func accept(x, y, q, d []float32, codes, old []uint8) bool {
-	any := false
-	for j := range x {
-		d[j] = 0
-		if y[j] == q[j] {
-			continue
-		}
-		// |x−q| − |x−y| > margin·|y−q|, multiplied by |x−q| + |x−y|: no step size is needed
-		a, b, step := x[j]-q[j], x[j]-y[j], y[j]-q[j]
-		if float32(a*a)-float32(b*b) > flipMargin*float32(step*step) {
-			d[j] = step
-			q[j], old[j] = y[j], codes[j]
-			any = true
 		}
 	}
 	return any
