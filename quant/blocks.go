@@ -112,13 +112,18 @@ func (j *job) block(ctx context.Context, s *stream, i int) error {
 	return nil
 }
 
-// load reads a block and reports non-finite weights that were replaced.
-func (j *job) load(i int) (*Layer, error) {
+// loadOptions are those of every weight that is read to compute with.
+func (j *job) loadOptions() forward.LoadOptions {
 	o := forward.LoadOptions{Pool: j.pool}
 	if j.opts.NaNZero {
 		o.NonFinite = forward.NonFiniteZero
 	}
-	b, err := forward.Load(j.src, j.plan.Model, i, o)
+	return o
+}
+
+// load reads a block and reports non-finite weights that were replaced.
+func (j *job) load(i int) (*Layer, error) {
+	b, err := forward.Load(j.src, j.plan.Model, i, j.loadOptions())
 	if err != nil {
 		return nil, safeio.WithPath(err, j.src.Meta().Path)
 	}

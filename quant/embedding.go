@@ -67,7 +67,7 @@ func (g *ggufBlocks) embeddingMetric() ([]float64, error) {
 	for i := range m.Hidden {
 		metric[i*(m.Hidden+1)] = 1
 	}
-	b, err := forward.Load(g.src, m, 0, forward.LoadOptions{Pool: g.pool})
+	b, err := forward.Load(g.src, m, 0, g.loadOptions())
 	if err != nil {
 		return nil, safeio.WithPath(err, g.src.Meta().Path)
 	}

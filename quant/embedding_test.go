@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
 	"github.com/llmquant/quantize/internal/kernel"
+	"github.com/llmquant/quantize/internal/testmodel"
 	"github.com/llmquant/quantize/quant/gptq"
 	"github.com/llmquant/quantize/quant/grid/ggml"
 )
@@ -41,7 +43,7 @@ func TestEmbeddingRounding(t *testing.T) {
 	r.Rounder = GPTQ{Options: gptq.Best()}
 	plan, err := PlanGGUF(context.Background(), src, r, Options{Out: "x.gguf", Calib: windows(2, 64, 2000)})
 	require.NoError(t, err)
-	g := &ggufBlocks{ggufJob: &ggufJob{job: &job{src: src, pool: kernel.NewPool(2)}, plan: plan}}
+	g := &ggufBlocks{ggufJob: &ggufJob{job: &job{src: src, opts: &Options{}, pool: kernel.NewPool(2)}, plan: plan}}
 	metric, err := g.embeddingMetric()
 	require.NoError(t, err)
 	n := plan.source.model.Hidden
@@ -127,4 +129,22 @@ func TestEmbeddingResumes(t *testing.T) {
 	}
 	require.Equal(t, 1, rounded)
 	require.Equal(t, fileSum(t, out), fileSum(t, o.Out))
+}
+
+// Where the user wants zeros for what is not finite, the first block is read so too.
+func TestEmbeddingBeforeNonFinite(t *testing.T) {
+	c := testmodel.Llama()
+	c.Hidden, c.Inter, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 256, 256, 8, 4, 32, 2048
+	dir := writeModel(t, poisoned(c, "model.layers.0.mlp.up_proj.weight", float32(math.NaN()), 200))
+	for _, file := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		require.NoError(t, os.Link(filepath.Join(golm, file), filepath.Join(dir, file)))
+	}
+	r := GGUFRecipe{Mixture: ggufType(t, "Q4_K_M").Mixture, Rounder: GPTQ{Options: gptq.Best()}}
+	o := Options{Threads: 2, Calib: windows(2, 32, 2000), Version: "test", Out: filepath.Join(t.TempDir(), "x.gguf")}
+	_, err := RunGGUF(context.Background(), openModel(t, dir), r, o)
+	require.ErrorContains(t, err, "up_proj")
+	o.NaNZero = true
+	o.Out = ""
+	rep, _ := runGGUF(t, openModel(t, dir), r, o)
+	require.NotEmpty(t, rep.Events)
 }
