@@ -111,7 +111,7 @@ func newProduct(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) *
 		p = NewPool(1) // its scratch memory serves all tasks of this product
 	}
 	return &product[float32]{
-		pool: p, ks: &p.kernels().f32, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC, c: c.F32, ldc: c.Stride, add: accumulate,
+		pool: p, ks: &p.kernels().f32, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC, chain: KC, c: c.F32, ldc: c.Stride, add: accumulate,
 	}
 }
 

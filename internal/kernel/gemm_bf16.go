@@ -38,10 +38,11 @@ func SyrkPairsAddF64(p *Pool, h []float64, n int, words Mat) {
 	g.run()
 }
 
-// newPairs is the product C = A·B, or C += A·B, over k words of two values of k each.
+// newPairs is the product C = A·B, or C += A·B, over k words of two values of k each. A block is as many words as a float32
+// product has values, which is two chains: so the elements of C travel half as often.
 func newPairs(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) *product[float32] {
 	g := newProduct(p, c, a, b, k, accumulate)
-	g.ks, g.kc = &g.pool.kernels().bf16, KC/2
+	g.ks, g.kc, g.chain = &g.pool.kernels().bf16, KC, KC/2
 	return g
 }
 
