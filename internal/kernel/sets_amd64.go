@@ -2,6 +2,11 @@
 
 package kernel
 
+import (
+	"math"
+	"math/bits"
+)
+
 // available lists the kernel sets that this processor and operating system support, fastest first.
 func available() []*set {
 	sets := []*set{generic}
@@ -24,11 +29,39 @@ func available() []*set {
 	sets = append([]*set{setAVX2}, sets...)
 	if has(b7, f|dq|bw|vl) && has(xgetbv(), zmm) {
 		sets = append([]*set{setAVX512}, sets...)
-		if a, _, _, _ := cpuid(7, min(sub, 1)); sub >= 1 && has(a, bf16) {
+		if a, _, _, _ := cpuid(7, min(sub, 1)); sub >= 1 && has(a, bf16) && sameWords(&setAVX512BF16.bf16, &setAVX512.bf16) {
 			sets = append([]*set{setAVX512BF16}, sets...)
 		}
 	}
 	return sets
+}
+
+// sameWords reports whether whole tiles of x and y, of one shape, give the same bits: for words whose products lie around 1,
+// where the order of sums shows, and around the smallest normal number, where flushing does. It takes a few microseconds and
+// keeps an instruction that works differently on some processor from changing results.
+func sameWords(x, y *kernels[float32]) bool {
+	const k = 64
+	a, b := make([]float32, k*x.aStride), make([]float32, k*x.nr)
+	cx, cy := make([]float32, x.mr*x.nr), make([]float32, x.mr*x.nr)
+	seed := uint32(1)
+	for _, exponents := range []uint32{0x3e003e00, 0x1e001e00} { // of both halves, with 8 successors
+		for _, panel := range [][]float32{a, b} {
+			for i := range panel {
+				seed = seed*1664525 + 1013904223
+				panel[i] = math.Float32frombits(bits.RotateLeft32(seed, 13)&0x83ff83ff | exponents)
+			}
+		}
+		for n := 1; n <= k; n += k - 1 { // one step and many
+			x.tiles[x.mr-1](n, &a[0], &b[0], &cx[0], x.nr, false)
+			y.tiles[y.mr-1](n, &a[0], &b[0], &cy[0], y.nr, false)
+			for i, v := range cx {
+				if math.Float32bits(v) != math.Float32bits(cy[i]) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // forWords is k with tiles that take a packed element for two bfloat16 numbers; packing moves them as they are.
