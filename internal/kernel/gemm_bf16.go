@@ -3,8 +3,8 @@ package kernel
 import "fmt"
 
 // GemmNTBF16 computes C[M,N] = A[M,K]·B[N,K]ᵀ, added to C if accumulate is set, for A and B of Kind BF16 whose K and strides
-// are even; C is F32. It is about twice as fast as GemmNT where the processor multiplies bfloat16 numbers itself, and about
-// as fast elsewhere, with the same bits. The definition of its chains is that of dotPair.
+// are even; C is F32. Where the processor multiplies bfloat16 numbers itself it is about twice as fast as GemmNT, with other
+// vector kernels as fast, with the same bits. dotPair defines the chains.
 func GemmNTBF16(p *Pool, c, a, b Mat, accumulate bool) {
 	checkPairs("GemmNTBF16", BF16, c, a, b, a.Rows, b.Rows, a.Cols, b.Cols)
 	newPairs(p, c, a.rowPairs("GemmNTBF16"), b.rowPairs("GemmNTBF16"), a.Cols/2, accumulate).run()

@@ -45,12 +45,35 @@ func fmaFlush(a, b, c float32) float32 {
 
 // tileBF16 runs the chains of one row over words that have the type of a float32.
 func tileBF16(acc *[portableNR]float32, a, b []float32) {
+	var x [portableNR]float64 // always float32 values
+	var upper, lower [portableNR]float32
 	for len(b) >= portableNR {
-		word := math.Float32bits(a[0])
 		for j, v := range b[:portableNR] {
-			acc[j] = dotPair(acc[j], word, math.Float32bits(v))
+			word := math.Float32bits(v)
+			upper[j], lower[j] = upperBF16(word), lowerBF16(word)
 		}
+		word := math.Float32bits(a[0])
+		flushStep(&x, upperBF16(word), &upper)
+		flushStep(&x, lowerBF16(word), &lower)
 		b = b[portableNR:]
 		a = a[min(portableMR, len(a)):]
 	}
+	for j, v := range x {
+		acc[j] = float32(v)
+	}
+}
+
+// flushStep is fmaFlush for a row of a tile. As in tile32, one sum that might be rounded wrongly sends all the exact way.
+func flushStep(x *[portableNR]float64, a float32, b *[portableNR]float32) {
+	av := float64(a)
+	s0, s1, s2, s3 := av*float64(b[0])+x[0], av*float64(b[1])+x[1], av*float64(b[2])+x[2], av*float64(b[3])+x[3]
+	s4, s5, s6, s7 := av*float64(b[4])+x[4], av*float64(b[5])+x[5], av*float64(b[6])+x[6], av*float64(b[7])+x[7]
+	if hazard(s0)|hazard(s1)|hazard(s2)|hazard(s3)|hazard(s4)|hazard(s5)|hazard(s6)|hazard(s7) < 0 {
+		for j, v := range b {
+			x[j] = float64(fmaFlush(a, v, float32(x[j])))
+		}
+		return
+	}
+	x[0], x[1], x[2], x[3] = float64(float32(s0)), float64(float32(s1)), float64(float32(s2)), float64(float32(s3))
+	x[4], x[5], x[6], x[7] = float64(float32(s4)), float64(float32(s5)), float64(float32(s6)), float64(float32(s7))
 }
