@@ -9,7 +9,7 @@ import (
 //go:generate go -C gen run . -out ..
 
 // kernels is a set of vector kernels. They work on planes: rows of 16 numbers, one lane per block. Each does in every lane
-// what the portable function of the same name does for one block, bit for bit.
+// what the portable function of the same name does for one block, bit for bit. Those in block and decode work in row order.
 type kernels struct {
 	transpose      func(dst, src *float32, stride, n int)
 	transposeBytes func(dst *uint8, stride int, src *uint8, n int)
@@ -33,6 +33,8 @@ type kernels struct {
 	split32        func(wx, w, scale *float32, first, second, shift *uint32)
 	split16        func(x, w *float32, order *uint32, scale *float32, first, second, shift *uint32)
 	block          blockKernels
+	decode         map[string]blockDecoder // by the name of the type
+	scaleCodes     func(dst *float32, codes *uint8, step *float32, runs int)
 	iq4            func(x, w *float32, n int, scale *float32)
 	iq4Codes       func(codes *uint8, x *float32, n int, inverse *float32)
 	pos            func(codes *uint8, x, w *float32, n int, levels int32, scale *float32)

@@ -16,6 +16,14 @@ var kernelSets = map[string]*kernels{
 			e2m1: blockE2M1AVX512, digits: blockDigitsAVX512, largest: largestAVX512,
 			fromF16: fromF16AVX512, fromBF16: fromBF16AVX512, toF16: toF16AVX512, toBF16: toBF16AVX512,
 		},
+		scaleCodes: scaleCodesAVX512,
+		decode: map[string]blockDecoder{
+			"Q4_0": decodeQ40AVX512, "Q4_1": decodeQ41AVX512, "Q5_0": decodeQ50AVX512, "Q5_1": decodeQ51AVX512,
+			"Q8_0": decodeQ80AVX512, "Q2_K": decodeQ2KAVX512, "Q3_K": decodeQ3KAVX512, "Q4_K": decodeQ4KAVX512,
+			"Q5_K": decodeQ5KAVX512, "Q6_K": decodeQ6KAVX512, "IQ4_NL": decodeIQ4NLAVX512, "IQ4_XS": decodeIQ4XSAVX512,
+			"MXFP4": decodeMXFP4AVX512, "NVFP4": decodeNVFP4AVX2, "TQ2_0": decodeTQ20AVX512, "Q2_0": decodeQ20AVX512,
+			"Q1_0": decodeQ10AVX512,
+		},
 	},
 	"avx2": {
 		transpose: transposeAVX2, transposeBytes: transposeBytesAVX2, squares: squaresAVX2, rowSum: rowSumAVX2, square: squareAVX2, weights: weightsAVX2,
@@ -28,6 +36,13 @@ var kernelSets = map[string]*kernels{
 			q80: blockQ80AVX2, q40: blockQ40AVX2, q50: blockQ50AVX2, q41: blockQ41AVX2, q51: blockQ51AVX2, peaks: blockPeaksAVX2,
 			e2m1: blockE2M1AVX2, digits: blockDigitsAVX2, largest: largestAVX2,
 			fromF16: fromF16AVX2, fromBF16: fromBF16AVX2, toF16: toF16AVX2, toBF16: toBF16AVX2,
+		},
+		scaleCodes: scaleCodesAVX2,
+		decode: map[string]blockDecoder{
+			"Q4_0": decodeQ40AVX2, "Q4_1": decodeQ41AVX2, "Q5_0": decodeQ50AVX2, "Q5_1": decodeQ51AVX2, "Q8_0": decodeQ80AVX2,
+			"Q2_K": decodeQ2KAVX2, "Q3_K": decodeQ3KAVX2, "Q4_K": decodeQ4KAVX2, "Q5_K": decodeQ5KAVX2, "Q6_K": decodeQ6KAVX2,
+			"IQ4_NL": decodeIQ4NLAVX2, "IQ4_XS": decodeIQ4XSAVX2, "MXFP4": decodeMXFP4AVX2, "NVFP4": decodeNVFP4AVX2,
+			"TQ2_0": decodeTQ20AVX2, "Q2_0": decodeQ20AVX2, "Q1_0": decodeQ10AVX2,
 		},
 	},
 }

@@ -27,7 +27,7 @@ type Type struct {
 	NeedsImatrix  bool // EncodeRows refuses to run without importance
 	Doc           string
 
-	decode func(dst []float32, src []byte)
+	decode func(dst []float32, src []byte) // in portable code
 	encode func(e *encoder)               // nil: the type is only read
 	check  func(src []byte, size int) int // first bad block of size bytes, or -1
 	scalar *Scalar
@@ -80,19 +80,4 @@ func (t *Type) RowBytes(k int) (int64, error) {
 		return 0, fmt.Errorf("ggml: a row of %d weights is too long", k)
 	}
 	return n, nil
-}
-
-// DecodeRow decodes len(dst)/Elems blocks of src into dst, with the float32 operations of the reference. src must be
-// as long as RowBytes(len(dst)); a shorter one is a programming error and panics as an index would.
-func (t *Type) DecodeRow(dst []float32, src []byte) {
-	n := len(dst) / t.Elems
-	t.decode(dst[:n*t.Elems], src[:n*t.Bytes])
-}
-
-// eachBlock calls f for every block of a row.
-func eachBlock(elems, size int, dst []float32, src []byte, f func(x []float32, b []byte)) {
-	for len(dst) >= elems {
-		f(dst[:elems:elems], src[:size:size])
-		dst, src = dst[elems:], src[size:]
-	}
 }

@@ -34,6 +34,7 @@ var files = []struct {
 	{"asm_iq", []func(*gen){signs, roots, rowMax, rowPeak, squareAdd, better, levels(pairs), levels(triples), wordFit(pairs), wordFit(triples),
 		nearest(pairs), nearest(triples)}},
 	{"asm_iq1", []func(*gen){sortRows, split32, split16}},
+	{"asm_decode", decoders()},
 }
 
 func main() {
