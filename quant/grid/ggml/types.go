@@ -27,7 +27,7 @@ type Type struct {
 	NeedsImatrix  bool // EncodeRows refuses to run without importance
 	Doc           string
 
-	decode func(dst []float32, src []byte) // in portable code
+	decode func(dst []float32, src []byte)
 	encode func(e *encoder)               // nil: the type is only read
 	check  func(src []byte, size int) int // first bad block of size bytes, or -1
 	scalar *Scalar
