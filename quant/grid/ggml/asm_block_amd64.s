@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func blockQ80AVX512(dst *byte, x *float32, blocks int)
-// Requires: AVX, AVX512F, F16C
+// Requires: AVX, AVX512DQ, AVX512F, F16C
 TEXT ·blockQ80AVX512(SB), $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ x+8(FP), CX
@@ -31,21 +31,21 @@ block:
 	VDIVPS        Z3, Z2, Z2
 	VCVTPS2PH     $0x00, X2, X3
 	VPEXTRW       $0x00, X3, (AX)
-	VPXORD        Z4, Z4, Z4
-	VCMPPS        $0x04, Z4, Z2, K1
+	VXORPS        Z3, Z3, Z3
+	VCMPPS        $0x04, Z3, Z2, K1
 	VBROADCASTSS  const3f800000<>+0(SB), Z3
 	VDIVPS        Z2, Z3, Z2
 	VMOVAPS.Z     Z2, K1, Z2
 	VBROADCASTSS  const80000000<>+0(SB), Z3
-	VBROADCASTSS  const3effffff<>+0(SB), Z5
+	VBROADCASTSS  const3effffff<>+0(SB), Z4
 	VMULPS        Z2, Z0, Z0
-	VPANDD        Z3, Z0, Z6
-	VPORD         Z5, Z6, Z6
-	VADDPS        Z6, Z0, Z0
+	VPANDD        Z3, Z0, Z5
+	VPORD         Z4, Z5, Z5
+	VADDPS        Z5, Z0, Z0
 	VCVTTPS2DQ    Z0, Z0
 	VMULPS        Z2, Z1, Z1
 	VPANDD        Z3, Z1, Z2
-	VPORD         Z5, Z2, Z2
+	VPORD         Z4, Z2, Z2
 	VADDPS        Z2, Z1, Z1
 	VCVTTPS2DQ    Z1, Z1
 	VPMOVDB       Z0, 2(AX)
@@ -73,7 +73,7 @@ DATA const3effffff<>+0(SB)/4, $0x3effffff
 GLOBL const3effffff<>(SB), RODATA|NOPTR, $4
 
 // func blockQ40AVX512(dst *byte, x *float32, blocks int)
-// Requires: AVX, AVX512F, F16C
+// Requires: AVX, AVX512DQ, AVX512F, F16C
 TEXT ·blockQ40AVX512(SB), $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ x+8(FP), CX
@@ -85,45 +85,45 @@ block:
 	VBROADCASTSS  const7fffffff<>+0(SB), Z2
 	VPANDD        Z2, Z0, Z3
 	VPANDD        Z2, Z1, Z2
-	VMAXPS        Z3, Z2, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y7
-	VMAXPS        Y7, Y6, Y7
-	VEXTRACTF128  $0x01, Y7, X6
-	VMAXPS        X6, X7, X6
-	VPERMILPS     $0x4e, X6, X7
-	VMAXPS        X7, X6, X6
-	VPERMILPS     $0xb1, X6, X7
-	VMAXPS        X7, X6, X6
-	VBROADCASTSS  X6, Z6
-	VCMPPS        $0x00, Z6, Z2, K1
+	VMAXPS        Z3, Z2, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VMAXPS        Y5, Y4, Y5
+	VEXTRACTF128  $0x01, Y5, X4
+	VMAXPS        X4, X5, X4
+	VPERMILPS     $0x4e, X4, X5
+	VMAXPS        X5, X4, X4
+	VPERMILPS     $0xb1, X4, X5
+	VMAXPS        X5, X4, X4
+	VBROADCASTSS  X4, Z4
+	VCMPPS        $0x00, Z4, Z2, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z6, Z3, K1
+	VCMPPS        $0x00, Z4, Z3, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
 	VBROADCASTSS  (CX)(BX*4), Z2
-	VPXORD        Z4, Z4, Z4
-	VADDPS        Z4, Z2, Z2
+	VXORPS        Z3, Z3, Z3
+	VADDPS        Z3, Z2, Z2
 	VBROADCASTSS  constc1000000<>+0(SB), Z3
 	VDIVPS        Z3, Z2, Z2
 	VCVTPS2PH     $0x00, X2, X3
 	VPEXTRW       $0x00, X3, (AX)
-	VPXORD        Z5, Z5, Z5
-	VCMPPS        $0x04, Z5, Z2, K1
+	VXORPS        Z3, Z3, Z3
+	VCMPPS        $0x04, Z3, Z2, K1
 	VBROADCASTSS  const3f800000<>+0(SB), Z3
 	VDIVPS        Z2, Z3, Z2
 	VMOVAPS.Z     Z2, K1, Z2
 	VBROADCASTSS  const41080000<>+0(SB), Z3
-	VBROADCASTSS  const0000000f<>+0(SB), Z6
+	VBROADCASTSS  const0000000f<>+0(SB), Z4
 	VMULPS        Z2, Z0, Z0
 	VADDPS        Z3, Z0, Z0
 	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
+	VPMINSD       Z4, Z0, Z0
 	VMULPS        Z2, Z1, Z1
 	VADDPS        Z3, Z1, Z1
 	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
+	VPMINSD       Z4, Z1, Z1
 	VBROADCASTSS  const0000000f<>+0(SB), Z2
 	VPANDD        Z2, Z0, Z0
 	VPANDD        Z2, Z1, Z1
@@ -159,45 +159,45 @@ block:
 	VBROADCASTSS  const7fffffff<>+0(SB), Z2
 	VPANDD        Z2, Z0, Z3
 	VPANDD        Z2, Z1, Z2
-	VMAXPS        Z3, Z2, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y7
-	VMAXPS        Y7, Y6, Y7
-	VEXTRACTF128  $0x01, Y7, X6
-	VMAXPS        X6, X7, X6
-	VPERMILPS     $0x4e, X6, X7
-	VMAXPS        X7, X6, X6
-	VPERMILPS     $0xb1, X6, X7
-	VMAXPS        X7, X6, X6
-	VBROADCASTSS  X6, Z6
-	VCMPPS        $0x00, Z6, Z2, K1
+	VMAXPS        Z3, Z2, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y5
+	VMAXPS        Y5, Y4, Y5
+	VEXTRACTF128  $0x01, Y5, X4
+	VMAXPS        X4, X5, X4
+	VPERMILPS     $0x4e, X4, X5
+	VMAXPS        X5, X4, X4
+	VPERMILPS     $0xb1, X4, X5
+	VMAXPS        X5, X4, X4
+	VBROADCASTSS  X4, Z4
+	VCMPPS        $0x00, Z4, Z2, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z6, Z3, K1
+	VCMPPS        $0x00, Z4, Z3, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
 	VBROADCASTSS  (CX)(BX*4), Z2
-	VPXORD        Z4, Z4, Z4
-	VADDPS        Z4, Z2, Z2
+	VXORPS        Z3, Z3, Z3
+	VADDPS        Z3, Z2, Z2
 	VBROADCASTSS  constc1800000<>+0(SB), Z3
 	VDIVPS        Z3, Z2, Z2
 	VCVTPS2PH     $0x00, X2, X3
 	VPEXTRW       $0x00, X3, (AX)
-	VPXORD        Z5, Z5, Z5
-	VCMPPS        $0x04, Z5, Z2, K1
+	VXORPS        Z3, Z3, Z3
+	VCMPPS        $0x04, Z3, Z2, K1
 	VBROADCASTSS  const3f800000<>+0(SB), Z3
 	VDIVPS        Z2, Z3, Z2
 	VMOVAPS.Z     Z2, K1, Z2
 	VBROADCASTSS  const41840000<>+0(SB), Z3
-	VBROADCASTSS  const0000001f<>+0(SB), Z6
+	VBROADCASTSS  const0000001f<>+0(SB), Z4
 	VMULPS        Z2, Z0, Z0
 	VADDPS        Z3, Z0, Z0
 	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
+	VPMINSD       Z4, Z0, Z0
 	VMULPS        Z2, Z1, Z1
 	VADDPS        Z3, Z1, Z1
 	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
+	VPMINSD       Z4, Z1, Z1
 	VPSLLD        $0x1b, Z1, Z2
 	VPMOVD2M      Z2, K1
 	KMOVW         K1, BX
@@ -230,7 +230,7 @@ DATA const0000001f<>+0(SB)/4, $0x0000001f
 GLOBL const0000001f<>(SB), RODATA|NOPTR, $4
 
 // func blockQ41AVX512(dst *byte, x *float32, blocks int)
-// Requires: AVX, AVX512F, F16C
+// Requires: AVX, AVX512DQ, AVX512F, F16C
 TEXT ·blockQ41AVX512(SB), $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ x+8(FP), CX
@@ -258,14 +258,14 @@ block:
 	BSFL          BX, BX
 	VBROADCASTSS  (CX)(BX*4), Z2
 	VMAXPS        Z0, Z1, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VMAXPS        Y5, Y3, Y5
-	VEXTRACTF128  $0x01, Y5, X3
-	VMAXPS        X3, X5, X3
-	VPERMILPS     $0x4e, X3, X5
-	VMAXPS        X5, X3, X3
-	VPERMILPS     $0xb1, X3, X5
-	VMAXPS        X5, X3, X3
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VMAXPS        Y4, Y3, Y4
+	VEXTRACTF128  $0x01, Y4, X3
+	VMAXPS        X3, X4, X3
+	VPERMILPS     $0x4e, X3, X4
+	VMAXPS        X4, X3, X3
+	VPERMILPS     $0xb1, X3, X4
+	VMAXPS        X4, X3, X3
 	VBROADCASTSS  X3, Z3
 	VCMPPS        $0x00, Z3, Z1, K1
 	KMOVW         K1, BX
@@ -276,29 +276,29 @@ block:
 	BSFL          BX, BX
 	VBROADCASTSS  (CX)(BX*4), Z3
 	VSUBPS        Z2, Z3, Z3
-	VBROADCASTSS  const41700000<>+0(SB), Z5
-	VDIVPS        Z5, Z3, Z3
-	VCVTPS2PH     $0x00, X3, X5
-	VPEXTRW       $0x00, X5, (AX)
-	VCVTPS2PH     $0x00, X2, X5
-	VPEXTRW       $0x00, X5, 2(AX)
-	VPXORD        Z4, Z4, Z4
+	VBROADCASTSS  const41700000<>+0(SB), Z4
+	VDIVPS        Z4, Z3, Z3
+	VCVTPS2PH     $0x00, X3, X4
+	VPEXTRW       $0x00, X4, (AX)
+	VCVTPS2PH     $0x00, X2, X4
+	VPEXTRW       $0x00, X4, 2(AX)
+	VXORPS        Z4, Z4, Z4
 	VCMPPS        $0x04, Z4, Z3, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z5
-	VDIVPS        Z3, Z5, Z3
+	VBROADCASTSS  const3f800000<>+0(SB), Z4
+	VDIVPS        Z3, Z4, Z3
 	VMOVAPS.Z     Z3, K1, Z3
-	VBROADCASTSS  const3f000000<>+0(SB), Z5
-	VBROADCASTSS  const0000000f<>+0(SB), Z6
+	VBROADCASTSS  const3f000000<>+0(SB), Z4
+	VBROADCASTSS  const0000000f<>+0(SB), Z5
 	VSUBPS        Z2, Z0, Z0
 	VMULPS        Z3, Z0, Z0
-	VADDPS        Z5, Z0, Z0
+	VADDPS        Z4, Z0, Z0
 	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
+	VPMINSD       Z5, Z0, Z0
 	VSUBPS        Z2, Z1, Z1
 	VMULPS        Z3, Z1, Z1
-	VADDPS        Z5, Z1, Z1
+	VADDPS        Z4, Z1, Z1
 	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
+	VPMINSD       Z5, Z1, Z1
 	VBROADCASTSS  const0000000f<>+0(SB), Z2
 	VPANDD        Z2, Z0, Z0
 	VPANDD        Z2, Z1, Z1
@@ -347,14 +347,14 @@ block:
 	BSFL          BX, BX
 	VBROADCASTSS  (CX)(BX*4), Z2
 	VMAXPS        Z0, Z1, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VMAXPS        Y5, Y3, Y5
-	VEXTRACTF128  $0x01, Y5, X3
-	VMAXPS        X3, X5, X3
-	VPERMILPS     $0x4e, X3, X5
-	VMAXPS        X5, X3, X3
-	VPERMILPS     $0xb1, X3, X5
-	VMAXPS        X5, X3, X3
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VMAXPS        Y4, Y3, Y4
+	VEXTRACTF128  $0x01, Y4, X3
+	VMAXPS        X3, X4, X3
+	VPERMILPS     $0x4e, X3, X4
+	VMAXPS        X4, X3, X3
+	VPERMILPS     $0xb1, X3, X4
+	VMAXPS        X4, X3, X3
 	VBROADCASTSS  X3, Z3
 	VCMPPS        $0x00, Z3, Z1, K1
 	KMOVW         K1, BX
@@ -365,29 +365,29 @@ block:
 	BSFL          BX, BX
 	VBROADCASTSS  (CX)(BX*4), Z3
 	VSUBPS        Z2, Z3, Z3
-	VBROADCASTSS  const41f80000<>+0(SB), Z5
-	VDIVPS        Z5, Z3, Z3
-	VCVTPS2PH     $0x00, X3, X5
-	VPEXTRW       $0x00, X5, (AX)
-	VCVTPS2PH     $0x00, X2, X5
-	VPEXTRW       $0x00, X5, 2(AX)
-	VPXORD        Z4, Z4, Z4
+	VBROADCASTSS  const41f80000<>+0(SB), Z4
+	VDIVPS        Z4, Z3, Z3
+	VCVTPS2PH     $0x00, X3, X4
+	VPEXTRW       $0x00, X4, (AX)
+	VCVTPS2PH     $0x00, X2, X4
+	VPEXTRW       $0x00, X4, 2(AX)
+	VXORPS        Z4, Z4, Z4
 	VCMPPS        $0x04, Z4, Z3, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z5
-	VDIVPS        Z3, Z5, Z3
+	VBROADCASTSS  const3f800000<>+0(SB), Z4
+	VDIVPS        Z3, Z4, Z3
 	VMOVAPS.Z     Z3, K1, Z3
-	VBROADCASTSS  const3f000000<>+0(SB), Z5
-	VBROADCASTSS  const0000001f<>+0(SB), Z6
+	VBROADCASTSS  const3f000000<>+0(SB), Z4
+	VBROADCASTSS  const0000001f<>+0(SB), Z5
 	VSUBPS        Z2, Z0, Z0
 	VMULPS        Z3, Z0, Z0
-	VADDPS        Z5, Z0, Z0
+	VADDPS        Z4, Z0, Z0
 	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
+	VPMINSD       Z5, Z0, Z0
 	VSUBPS        Z2, Z1, Z1
 	VMULPS        Z3, Z1, Z1
-	VADDPS        Z5, Z1, Z1
+	VADDPS        Z4, Z1, Z1
 	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
+	VPMINSD       Z5, Z1, Z1
 	VPSLLD        $0x1b, Z1, Z2
 	VPMOVD2M      Z2, K1
 	KMOVW         K1, BX
@@ -454,55 +454,55 @@ run:
 	VBROADCASTSS (DX), Z1
 	VBROADCASTSS const3f000000<>+0(SB), Z2
 	VMULPS       Z2, Z1, Z2
-	VBROADCASTSS const3fc00000<>+0(SB), Z7
+	VBROADCASTSS const3fc00000<>+0(SB), Z3
+	VMULPS       Z3, Z1, Z3
+	VBROADCASTSS const40200000<>+0(SB), Z4
+	VMULPS       Z4, Z1, Z4
+	VBROADCASTSS const40600000<>+0(SB), Z5
+	VMULPS       Z5, Z1, Z5
+	VBROADCASTSS const40a00000<>+0(SB), Z6
+	VMULPS       Z6, Z1, Z6
+	VBROADCASTSS const40e00000<>+0(SB), Z7
 	VMULPS       Z7, Z1, Z7
-	VBROADCASTSS const40200000<>+0(SB), Z8
+	VBROADCASTSS const41200000<>+0(SB), Z8
 	VMULPS       Z8, Z1, Z8
-	VBROADCASTSS const40600000<>+0(SB), Z9
-	VMULPS       Z9, Z1, Z9
-	VBROADCASTSS const40a00000<>+0(SB), Z10
-	VMULPS       Z10, Z1, Z10
-	VBROADCASTSS const40e00000<>+0(SB), Z11
-	VMULPS       Z11, Z1, Z11
-	VBROADCASTSS const41200000<>+0(SB), Z12
-	VMULPS       Z12, Z1, Z12
-	VPXORD       Z3, Z3, Z3
-	VCMPPS       $0x04, Z3, Z1, K1
+	VXORPS       Z9, Z9, Z9
+	VCMPPS       $0x04, Z9, Z1, K1
 	VPMOVM2D     K1, Z1
-	VMOVUPS      (CX), Z13
-	VPANDD       Z0, Z13, Z14
-	VPXORD       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z2, Z14, K1
+	VMOVUPS      (CX), Z9
+	VPANDD       Z0, Z9, Z10
+	VXORPS       Z11, Z11, Z11
+	VCMPPS       $0x1e, Z2, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z7, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z3, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z8, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z4, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z9, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z5, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z10, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z6, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z11, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z7, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z12, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z8, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VCMPPS       $0x11, Z5, Z13, K1
-	VPXORD       Z6, Z6, Z6
-	VCMPPS       $0x04, Z6, Z4, K2
+	VPSUBD       Z2, Z11, Z11
+	VXORPS       Z2, Z2, Z2
+	VCMPPS       $0x11, Z2, Z9, K1
+	VXORPS       Z2, Z2, Z2
+	VCMPPS       $0x04, Z2, Z11, K2
 	KANDW        K2, K1, K1
 	VPMOVM2D     K1, Z2
-	VBROADCASTSS const00000008<>+0(SB), Z7
-	VPANDD       Z7, Z2, Z2
-	VPORD        Z2, Z4, Z4
-	VPANDD       Z1, Z4, Z1
+	VBROADCASTSS const00000008<>+0(SB), Z3
+	VPANDD       Z3, Z2, Z2
+	VPORD        Z2, Z11, Z11
+	VPANDD       Z1, Z11, Z1
 	VPMOVDB      Z1, (AX)
 	ADDQ         $0x40, CX
 	ADDQ         $0x10, AX
@@ -569,13 +569,13 @@ DATA const000000ff<>+0(SB)/4, $0x000000ff
 GLOBL const000000ff<>(SB), RODATA|NOPTR, $4
 
 // func largestAVX512(x *float32, runs int) (bits uint32)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512DQ, AVX512F
 TEXT ·largestAVX512(SB), $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         runs+8(FP), CX
 	VBROADCASTSS const7fffffff<>+0(SB), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 run:
 	VMOVUPS       (AX), Z3

@@ -57,12 +57,12 @@ comparator:
 	RET
 
 // func split32AVX512(wx *float32, w *float32, scale *float32, first *uint32, second *uint32, shift *uint32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·split32AVX512(SB), $13248-48
 	MOVQ    $0x00000800, AX
 	MOVQ    $0x00000840, CX
 	MOVQ    wx+0(FP), DX
-	VPXORD  Z0, Z0, Z0
+	VXORPS  Z0, Z0, Z0
 	VMOVUPS Z0, (SP)
 	MOVQ    $0x00000000, BX
 
@@ -73,13 +73,13 @@ wx:
 	CMPQ    BX, AX
 	JL      wx
 	MOVQ    w+8(FP), DX
-	VPXORD  Z1, Z1, Z1
-	VMOVUPS Z1, 2112(SP)
+	VXORPS  Z0, Z0, Z0
+	VMOVUPS Z0, 2112(SP)
 	MOVQ    $0x00000000, BX
 
 w:
-	VADDPS  (DX)(BX*1), Z1, Z1
-	VMOVUPS Z1, 2176(SP)(BX*1)
+	VADDPS  (DX)(BX*1), Z0, Z0
+	VMOVUPS Z0, 2176(SP)(BX*1)
 	ADDQ    $0x40, BX
 	CMPQ    BX, AX
 	JL      w
@@ -90,16 +90,16 @@ tails:
 	VSUBPS       (SP)(AX*1), Z0, Z0
 	VMOVUPS      4160(SP), Z1
 	VSUBPS       2112(SP)(AX*1), Z1, Z1
-	VBROADCASTSS const3f900000<>+0(SB), Z8
-	VMULPS       Z8, Z0, Z9
-	VMULPS       Z8, Z1, Z10
-	VMULPS       Z8, Z10, Z8
-	VMOVUPS      Z9, 4224(SP)(AX*1)
-	VMOVUPS      Z8, 6336(SP)(AX*1)
-	VBROADCASTSS const3f600000<>+0(SB), Z8
-	VMULPS       Z8, Z0, Z0
-	VMULPS       Z8, Z1, Z1
-	VMULPS       Z8, Z1, Z1
+	VBROADCASTSS const3f900000<>+0(SB), Z2
+	VMULPS       Z2, Z0, Z3
+	VMULPS       Z2, Z1, Z4
+	VMULPS       Z2, Z4, Z2
+	VMOVUPS      Z3, 4224(SP)(AX*1)
+	VMOVUPS      Z2, 6336(SP)(AX*1)
+	VBROADCASTSS const3f600000<>+0(SB), Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z2, Z1, Z1
+	VMULPS       Z2, Z1, Z1
 	VMOVUPS      Z0, 8448(SP)(AX*1)
 	VMOVUPS      Z1, 10560(SP)(AX*1)
 	ADDQ         $0x40, AX
@@ -107,14 +107,14 @@ tails:
 	JL           tails
 	VBROADCASTSS constff7fffff<>+0(SB), Z0
 	VMOVUPS      Z0, 12672(SP)
-	VPXORD       Z2, Z2, Z2
-	VMOVUPS      Z2, 12736(SP)
-	VPXORD       Z3, Z3, Z3
-	VMOVUPS      Z3, 12800(SP)
-	VPXORD       Z4, Z4, Z4
-	VMOVUPS      Z4, 12864(SP)
-	VPXORD       Z5, Z5, Z5
-	VMOVUPS      Z5, 12928(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 12736(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 12800(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 12864(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 12928(SP)
 	XORQ         AX, AX
 
 first:
@@ -151,8 +151,8 @@ second:
 	VADDPS       Z1, Z3, Z3
 	VADDPS       4224(SP)(DX*1), Z2, Z2
 	VADDPS       6336(SP)(DX*1), Z3, Z3
-	VPXORD       Z6, Z6, Z6
-	VCMPPS       $0x1e, Z6, Z3, K1
+	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z3, K1
 	VMULPS       Z2, Z2, Z4
 	VMULPS       12672(SP), Z3, Z5
 	VCMPPS       $0x1e, Z5, Z4, K2
@@ -189,8 +189,8 @@ minus:
 	VADDPS       Z1, Z2, Z1
 	VADDPS       8448(SP)(DX*1), Z0, Z0
 	VADDPS       10560(SP)(DX*1), Z1, Z1
-	VPXORD       Z7, Z7, Z7
-	VCMPPS       $0x1e, Z7, Z1, K1
+	VXORPS       Z2, Z2, Z2
+	VCMPPS       $0x1e, Z2, Z1, K1
 	VMULPS       Z0, Z0, Z2
 	VMULPS       12672(SP), Z1, Z3
 	VCMPPS       $0x1e, Z3, Z2, K2
@@ -269,7 +269,7 @@ DATA const00000001<>+0(SB)/4, $0x00000001
 GLOBL const00000001<>(SB), RODATA|NOPTR, $4
 
 // func split16AVX512(x *float32, w *float32, order *uint32, scale *float32, first *uint32, second *uint32, shift *uint32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·split16AVX512(SB), $25920-56
 	MOVQ x+0(FP), AX
 	MOVQ w+8(FP), CX
@@ -284,75 +284,75 @@ terms:
 	VPCMPGTD     Z1, Z0, K1
 	VBROADCASTSS constbf600000<>+0(SB), Z0
 	VMULPS       (CX)(DI*1), Z0, Z1
-	VMULPS       (AX)(DI*1), Z1, Z18
+	VMULPS       (AX)(DI*1), Z1, Z2
 	VMULPS       Z0, Z1, Z0
 	VBROADCASTSS constbf900000<>+0(SB), Z1
-	VMULPS       (CX)(DI*1), Z1, Z19
-	VMULPS       (AX)(DI*1), Z19, Z20
-	VMULPS       Z1, Z19, Z1
-	VMOVAPS      Z18, Z19
-	VMOVAPS      Z20, Z21
-	VMOVAPS      Z20, K1, Z19
-	VMOVAPS      Z18, K1, Z21
-	VMOVUPS      Z18, (SP)(SI*1)
-	VMOVUPS      Z19, 64(SP)(SI*1)
-	VMOVUPS      Z21, 128(SP)(SI*1)
-	VMOVUPS      Z20, 192(SP)(SI*1)
-	VMOVAPS      Z0, Z18
-	VMOVAPS      Z1, Z19
-	VMOVAPS      Z1, K1, Z18
-	VMOVAPS      Z0, K1, Z19
+	VMULPS       (CX)(DI*1), Z1, Z3
+	VMULPS       (AX)(DI*1), Z3, Z4
+	VMULPS       Z1, Z3, Z1
+	VMOVAPS      Z2, Z3
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z4, K1, Z3
+	VMOVAPS      Z2, K1, Z5
+	VMOVUPS      Z2, (SP)(SI*1)
+	VMOVUPS      Z3, 64(SP)(SI*1)
+	VMOVUPS      Z5, 128(SP)(SI*1)
+	VMOVUPS      Z4, 192(SP)(SI*1)
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z1, Z3
+	VMOVAPS      Z1, K1, Z2
+	VMOVAPS      Z0, K1, Z3
 	VMOVUPS      Z0, 256(SP)(SI*1)
-	VMOVUPS      Z18, 320(SP)(SI*1)
-	VMOVUPS      Z19, 384(SP)(SI*1)
+	VMOVUPS      Z2, 320(SP)(SI*1)
+	VMOVUPS      Z3, 384(SP)(SI*1)
 	VMOVUPS      Z1, 448(SP)(SI*1)
 	VBROADCASTSS const3e000000<>+0(SB), Z0
 	VMULPS       (CX)(DI*1), Z0, Z1
-	VMULPS       (AX)(DI*1), Z1, Z18
+	VMULPS       (AX)(DI*1), Z1, Z2
 	VMULPS       Z0, Z1, Z0
 	VBROADCASTSS constbe000000<>+0(SB), Z1
-	VMULPS       (CX)(DI*1), Z1, Z19
-	VMULPS       (AX)(DI*1), Z19, Z20
-	VMULPS       Z1, Z19, Z1
-	VMOVAPS      Z18, Z19
-	VMOVAPS      Z20, Z21
-	VMOVAPS      Z20, K1, Z19
-	VMOVAPS      Z18, K1, Z21
-	VMOVUPS      Z18, 8192(SP)(SI*1)
-	VMOVUPS      Z19, 8256(SP)(SI*1)
-	VMOVUPS      Z21, 8320(SP)(SI*1)
-	VMOVUPS      Z20, 8384(SP)(SI*1)
-	VMOVAPS      Z0, Z18
-	VMOVAPS      Z1, Z19
-	VMOVAPS      Z1, K1, Z18
-	VMOVAPS      Z0, K1, Z19
+	VMULPS       (CX)(DI*1), Z1, Z3
+	VMULPS       (AX)(DI*1), Z3, Z4
+	VMULPS       Z1, Z3, Z1
+	VMOVAPS      Z2, Z3
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z4, K1, Z3
+	VMOVAPS      Z2, K1, Z5
+	VMOVUPS      Z2, 8192(SP)(SI*1)
+	VMOVUPS      Z3, 8256(SP)(SI*1)
+	VMOVUPS      Z5, 8320(SP)(SI*1)
+	VMOVUPS      Z4, 8384(SP)(SI*1)
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z1, Z3
+	VMOVAPS      Z1, K1, Z2
+	VMOVAPS      Z0, K1, Z3
 	VMOVUPS      Z0, 8448(SP)(SI*1)
-	VMOVUPS      Z18, 8512(SP)(SI*1)
-	VMOVUPS      Z19, 8576(SP)(SI*1)
+	VMOVUPS      Z2, 8512(SP)(SI*1)
+	VMOVUPS      Z3, 8576(SP)(SI*1)
 	VMOVUPS      Z1, 8640(SP)(SI*1)
 	VBROADCASTSS const3f900000<>+0(SB), Z0
 	VMULPS       (CX)(DI*1), Z0, Z1
-	VMULPS       (AX)(DI*1), Z1, Z18
+	VMULPS       (AX)(DI*1), Z1, Z2
 	VMULPS       Z0, Z1, Z0
 	VBROADCASTSS const3f600000<>+0(SB), Z1
-	VMULPS       (CX)(DI*1), Z1, Z19
-	VMULPS       (AX)(DI*1), Z19, Z20
-	VMULPS       Z1, Z19, Z1
-	VMOVAPS      Z18, Z19
-	VMOVAPS      Z20, Z21
-	VMOVAPS      Z20, K1, Z19
-	VMOVAPS      Z18, K1, Z21
-	VMOVUPS      Z18, 16384(SP)(SI*1)
-	VMOVUPS      Z19, 16448(SP)(SI*1)
-	VMOVUPS      Z21, 16512(SP)(SI*1)
-	VMOVUPS      Z20, 16576(SP)(SI*1)
-	VMOVAPS      Z0, Z18
-	VMOVAPS      Z1, Z19
-	VMOVAPS      Z1, K1, Z18
-	VMOVAPS      Z0, K1, Z19
+	VMULPS       (CX)(DI*1), Z1, Z3
+	VMULPS       (AX)(DI*1), Z3, Z4
+	VMULPS       Z1, Z3, Z1
+	VMOVAPS      Z2, Z3
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z4, K1, Z3
+	VMOVAPS      Z2, K1, Z5
+	VMOVUPS      Z2, 16384(SP)(SI*1)
+	VMOVUPS      Z3, 16448(SP)(SI*1)
+	VMOVUPS      Z5, 16512(SP)(SI*1)
+	VMOVUPS      Z4, 16576(SP)(SI*1)
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z1, Z3
+	VMOVAPS      Z1, K1, Z2
+	VMOVAPS      Z0, K1, Z3
 	VMOVUPS      Z0, 16640(SP)(SI*1)
-	VMOVUPS      Z18, 16704(SP)(SI*1)
-	VMOVUPS      Z19, 16768(SP)(SI*1)
+	VMOVUPS      Z2, 16704(SP)(SI*1)
+	VMOVUPS      Z3, 16768(SP)(SI*1)
 	VMOVUPS      Z1, 16832(SP)(SI*1)
 	ADDQ         $0x00000200, SI
 	ADDQ         $0x40, DI
@@ -360,30 +360,30 @@ terms:
 	JL           terms
 	VBROADCASTSS constff7fffff<>+0(SB), Z0
 	VMOVUPS      Z0, 24576(SP)
-	VPXORD       Z2, Z2, Z2
-	VMOVUPS      Z2, 24640(SP)
-	VPXORD       Z3, Z3, Z3
-	VMOVUPS      Z3, 24704(SP)
-	VPXORD       Z4, Z4, Z4
-	VMOVUPS      Z4, 24768(SP)
-	VPXORD       Z5, Z5, Z5
-	VMOVUPS      Z5, 24832(SP)
-	VPXORD       Z6, Z6, Z6
-	VMOVUPS      Z6, 24896(SP)
-	VPXORD       Z7, Z7, Z7
-	VMOVUPS      Z7, 24960(SP)
-	VPXORD       Z8, Z8, Z8
-	VMOVUPS      Z8, 25024(SP)
-	VPXORD       Z9, Z9, Z9
-	VMOVUPS      Z9, 25088(SP)
-	VPXORD       Z10, Z10, Z10
-	VMOVUPS      Z10, 25152(SP)
-	VPXORD       Z11, Z11, Z11
-	VMOVUPS      Z11, 25216(SP)
-	VPXORD       Z12, Z12, Z12
-	VMOVUPS      Z12, 25280(SP)
-	VPXORD       Z13, Z13, Z13
-	VMOVUPS      Z13, 25344(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 24640(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 24704(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 24768(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 24832(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 24896(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 24960(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 25024(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 25088(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 25152(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 25216(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 25280(SP)
+	VXORPS       Z0, Z0, Z0
+	VMOVUPS      Z0, 25344(SP)
 	XORQ         AX, AX
 	XORQ         DX, DX
 	MOVQ         $0x00002000, SI
@@ -435,8 +435,8 @@ tail:
 	JL     tail
 
 summed:
-	VPXORD       Z14, Z14, Z14
-	VCMPPS       $0x1e, Z14, Z4, K1
+	VXORPS       Z8, Z8, Z8
+	VCMPPS       $0x1e, Z8, Z4, K1
 	VMULPS       Z0, Z0, Z8
 	VMULPS       24576(SP), Z4, Z9
 	VCMPPS       $0x1e, Z9, Z8, K2
@@ -467,8 +467,8 @@ summed:
 	VMOVUPS      Z4, 24768(SP)
 
 pair0:
-	VPXORD       Z15, Z15, Z15
-	VCMPPS       $0x1e, Z15, Z5, K1
+	VXORPS       Z0, Z0, Z0
+	VCMPPS       $0x1e, Z0, Z5, K1
 	VMULPS       Z1, Z1, Z0
 	VMULPS       24576(SP), Z5, Z4
 	VCMPPS       $0x1e, Z4, Z0, K2
@@ -499,8 +499,8 @@ pair0:
 	VMOVUPS      Z1, 24768(SP)
 
 pair1:
-	VPXORD       Z16, Z16, Z16
-	VCMPPS       $0x1e, Z16, Z6, K1
+	VXORPS       Z0, Z0, Z0
+	VCMPPS       $0x1e, Z0, Z6, K1
 	VMULPS       Z2, Z2, Z0
 	VMULPS       24576(SP), Z6, Z1
 	VCMPPS       $0x1e, Z1, Z0, K2
@@ -531,8 +531,8 @@ pair1:
 	VMOVUPS      Z1, 24768(SP)
 
 pair2:
-	VPXORD       Z17, Z17, Z17
-	VCMPPS       $0x1e, Z17, Z7, K1
+	VXORPS       Z0, Z0, Z0
+	VCMPPS       $0x1e, Z0, Z7, K1
 	VMULPS       Z3, Z3, Z0
 	VMULPS       24576(SP), Z7, Z1
 	VCMPPS       $0x1e, Z1, Z0, K2

@@ -5,261 +5,261 @@
 #include "textflag.h"
 
 // func asymAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·asymAVX512(SB), $2944-81
 	MOVL         $0x00000001, AX
 	MOVQ         n+24(FP), CX
 	SHLQ         $0x06, CX
-	VPXORD       Z0, Z0, Z0
+	VXORPS       Z0, Z0, Z0
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Z1
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), BX
 	KXORW        K1, K1, K1
-	VMOVUPS      (DX), Z7
-	VMOVUPS      (BX), Z8
-	VMOVAPS      Z7, Z9
-	VMULPS       Z7, Z8, Z10
+	VMOVUPS      (DX), Z2
+	VMOVUPS      (BX), Z3
+	VMOVAPS      Z2, Z4
+	VMULPS       Z2, Z3, Z5
 	MOVQ         $0x00000040, SI
 
 extremes0:
-	VMOVUPS      (DX)(SI*1), Z11
-	VMOVUPS      (BX)(SI*1), Z12
-	VMINPS       Z7, Z11, Z7
-	VMAXPS       Z9, Z11, Z9
-	VADDPS       Z12, Z8, Z8
-	VMULPS       Z11, Z12, Z11
-	VADDPS       Z11, Z10, Z10
+	VMOVUPS      (DX)(SI*1), Z6
+	VMOVUPS      (BX)(SI*1), Z7
+	VMINPS       Z2, Z6, Z2
+	VMAXPS       Z4, Z6, Z4
+	VADDPS       Z7, Z3, Z3
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z5, Z5
 	ADDQ         $0x40, SI
 	CMPQ         SI, CX
 	JL           extremes0
-	VMOVUPS      Z8, 128(SP)
-	VMOVUPS      Z10, 192(SP)
-	VMOVUPS      Z7, 64(SP)
-	VMINPS       Z7, Z0, Z7
-	VCMPPS       $0x12, Z7, Z9, K2
-	VMOVUPS      Z7, 512(SP)
-	VBROADCASTSS const3f800000<>+0(SB), Z8
-	VADDPS       Z8, Z7, Z8
-	VMOVAPS      Z8, K2, Z9
-	VMOVUPS      Z9, (SP)
-	VSUBPS       Z7, Z9, Z8
-	VDIVPS       Z8, Z1, Z8
-	VBROADCASTSS const3f800000<>+0(SB), Z9
-	VDIVPS       Z8, Z9, Z9
-	VMOVUPS      Z9, 320(SP)
-	VMOVUPS      Z8, 384(SP)
-	VMOVUPS      Z7, 448(SP)
-	VMOVUPS      (SP), Z10
-	VSUBPS       Z7, Z10, Z10
-	VCMPPS       $0x1a, Z0, Z10, K3
+	VMOVUPS      Z3, 128(SP)
+	VMOVUPS      Z5, 192(SP)
+	VMOVUPS      Z2, 64(SP)
+	VMINPS       Z2, Z0, Z2
+	VCMPPS       $0x12, Z2, Z4, K2
+	VMOVUPS      Z2, 512(SP)
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VADDPS       Z3, Z2, Z3
+	VMOVAPS      Z3, K2, Z4
+	VMOVUPS      Z4, (SP)
+	VSUBPS       Z2, Z4, Z3
+	VDIVPS       Z3, Z1, Z3
+	VBROADCASTSS const3f800000<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z4
+	VMOVUPS      Z4, 320(SP)
+	VMOVUPS      Z3, 384(SP)
+	VMOVUPS      Z2, 448(SP)
+	VMOVUPS      (SP), Z5
+	VSUBPS       Z2, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K3
 	KORW         K3, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z11
-	VMULPS       Z10, Z8, Z10
-	VCMPPS       $0x1a, Z10, Z11, K3
+	VBROADCASTSS const4a742400<>+0(SB), Z6
+	VMULPS       Z5, Z3, Z5
+	VCMPPS       $0x1a, Z5, Z6, K3
 	KORW         K3, K1, K1
-	VMOVUPS      64(SP), Z10
-	VSUBPS       Z7, Z10, Z10
-	VMULPS       Z10, Z8, Z10
-	VBROADCASTSS constca742400<>+0(SB), Z11
-	VCMPPS       $0x1a, Z11, Z10, K3
+	VMOVUPS      64(SP), Z5
+	VSUBPS       Z2, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z6
+	VCMPPS       $0x1a, Z6, Z5, K3
 	KORW         K3, K1, K1
 	MOVQ         $0x00000000, SI
 
 initial0:
-	VMOVUPS     (DX)(SI*1), Z10
-	VSUBPS      Z7, Z10, Z10
-	VMULPS      Z10, Z8, Z10
-	VRNDSCALEPS $0x08, Z10, Z10
-	VMAXPS      Z10, Z0, Z10
-	VMINPS      Z10, Z1, Z10
-	VMOVUPS     Z10, 896(SP)(SI*1)
+	VMOVUPS     (DX)(SI*1), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z5, Z3, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VPMAXSD     Z0, Z5, Z5
+	VPMINSD     Z1, Z5, Z5
+	VMOVUPS     Z5, 896(SP)(SI*1)
 	ADDQ        $0x40, SI
 	CMPQ        SI, CX
 	JL          initial0
-	VPXORD      Z2, Z2, Z2
+	VXORPS      Z3, Z3, Z3
 	MOVB        abs+48(FP), SI
 	TESTB       SI, SI
 	JNE         initial0Abs
 	MOVQ        $0x00000000, SI
 
 initial0SquareRow:
-	VMULPS 896(SP)(SI*1), Z9, Z8
-	VADDPS Z7, Z8, Z8
-	VSUBPS (DX)(SI*1), Z8, Z8
-	VMULPS Z8, Z8, Z8
-	VMULPS (BX)(SI*1), Z8, Z8
-	VADDPS Z8, Z2, Z2
+	VMULPS 896(SP)(SI*1), Z4, Z5
+	VADDPS Z2, Z5, Z5
+	VSUBPS (DX)(SI*1), Z5, Z5
+	VMULPS Z5, Z5, Z5
+	VMULPS (BX)(SI*1), Z5, Z5
+	VADDPS Z5, Z3, Z3
 	ADDQ   $0x40, SI
 	CMPQ   SI, CX
 	JL     initial0SquareRow
 	JMP    initial0Done
 
 initial0Abs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z8
+	VBROADCASTSS const7fffffff<>+0(SB), Z5
 	MOVQ         $0x00000000, SI
 
 initial0AbsRow:
-	VMULPS 896(SP)(SI*1), Z9, Z10
-	VADDPS Z7, Z10, Z10
-	VSUBPS (DX)(SI*1), Z10, Z10
-	VPANDD Z8, Z10, Z10
-	VMULPS (BX)(SI*1), Z10, Z10
-	VADDPS Z10, Z2, Z2
+	VMULPS 896(SP)(SI*1), Z4, Z6
+	VADDPS Z2, Z6, Z6
+	VSUBPS (DX)(SI*1), Z6, Z6
+	VPANDD Z5, Z6, Z6
+	VMULPS (BX)(SI*1), Z6, Z6
+	VADDPS Z6, Z3, Z3
 	ADDQ   $0x40, SI
 	CMPQ   SI, CX
 	JL     initial0AbsRow
 
 initial0Done:
-	VBROADCASTSS constbf800000<>+0(SB), Z8
-	VMOVAPS      Z8, K2, Z2
-	VMOVUPS      Z2, 256(SP)
+	VBROADCASTSS constbf800000<>+0(SB), Z4
+	VMOVAPS      Z4, K2, Z3
+	VMOVUPS      Z3, 256(SP)
 	XORL         SI, SI
 	MOVL         steps+44(FP), DI
 
 candidate:
-	VXORPS       X2, X2, X2
-	VCVTSI2SSL   SI, X2, X2
-	MOVSS        first+36(FP), X8
-	VBROADCASTSS X8, Z8
-	MOVSS        step+40(FP), X9
-	VBROADCASTSS X9, Z9
-	VBROADCASTSS X2, Z2
-	VMULPS       Z2, Z9, Z2
-	VADDPS       Z2, Z8, Z2
-	VADDPS       Z1, Z2, Z2
-	VMOVUPS      (SP), Z8
-	VSUBPS       Z7, Z8, Z8
-	VDIVPS       Z8, Z2, Z2
-	VMOVAPS      Z2, Z8
-	VMOVUPS      (SP), Z2
-	VSUBPS       Z7, Z2, Z2
-	VCMPPS       $0x1a, Z0, Z2, K3
+	VXORPS       X3, X3, X3
+	VCVTSI2SSL   SI, X3, X3
+	MOVSS        first+36(FP), X4
+	VBROADCASTSS X4, Z4
+	MOVSS        step+40(FP), X5
+	VBROADCASTSS X5, Z5
+	VBROADCASTSS X3, Z3
+	VMULPS       Z3, Z5, Z3
+	VADDPS       Z3, Z4, Z3
+	VADDPS       Z1, Z3, Z3
+	VMOVUPS      (SP), Z4
+	VSUBPS       Z2, Z4, Z4
+	VDIVPS       Z4, Z3, Z3
+	VMOVAPS      Z3, Z3
+	VMOVUPS      (SP), Z4
+	VSUBPS       Z2, Z4, Z4
+	VCMPPS       $0x1a, Z0, Z4, K3
 	KORW         K3, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z9
-	VMULPS       Z2, Z8, Z2
-	VCMPPS       $0x1a, Z2, Z9, K3
+	VBROADCASTSS const4a742400<>+0(SB), Z5
+	VMULPS       Z4, Z3, Z4
+	VCMPPS       $0x1a, Z4, Z5, K3
 	KORW         K3, K1, K1
-	VMOVUPS      64(SP), Z2
-	VSUBPS       Z7, Z2, Z2
-	VMULPS       Z2, Z8, Z2
-	VBROADCASTSS constca742400<>+0(SB), Z9
-	VCMPPS       $0x1a, Z9, Z2, K3
+	VMOVUPS      64(SP), Z4
+	VSUBPS       Z2, Z4, Z4
+	VMULPS       Z4, Z3, Z4
+	VBROADCASTSS constca742400<>+0(SB), Z5
+	VCMPPS       $0x1a, Z5, Z4, K3
 	KORW         K3, K1, K1
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
 	MOVQ         $0x00000000, R8
 
 fit:
-	VMOVUPS     (DX)(R8*1), Z2
-	VSUBPS      Z7, Z2, Z9
-	VMULPS      Z9, Z8, Z9
-	VRNDSCALEPS $0x08, Z9, Z9
-	VMAXPS      Z9, Z0, Z9
-	VMINPS      Z9, Z1, Z9
-	VMOVUPS     Z9, 896(SP)(R8*1)
-	VMULPS      (BX)(R8*1), Z9, Z10
-	VADDPS      Z10, Z3, Z3
-	VMULPS      Z9, Z10, Z9
+	VMOVUPS     (DX)(R8*1), Z7
+	VSUBPS      Z2, Z7, Z8
+	VMULPS      Z8, Z3, Z8
+	VRNDSCALEPS $0x08, Z8, Z8
+	VPMAXSD     Z0, Z8, Z8
+	VPMINSD     Z1, Z8, Z8
+	VMOVUPS     Z8, 896(SP)(R8*1)
+	VMULPS      (BX)(R8*1), Z8, Z9
 	VADDPS      Z9, Z4, Z4
-	VMULPS      Z2, Z10, Z2
-	VADDPS      Z2, Z5, Z5
+	VMULPS      Z8, Z9, Z8
+	VADDPS      Z8, Z5, Z5
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z7, Z6, Z6
 	ADDQ        $0x40, R8
 	CMPQ        R8, CX
 	JL          fit
-	VMOVUPS     128(SP), Z2
-	VMOVUPS     192(SP), Z9
-	VMULPS      Z4, Z2, Z10
-	VMULPS      Z3, Z3, Z11
-	VSUBPS      Z11, Z10, Z10
-	VMULPS      Z5, Z2, Z2
-	VMULPS      Z3, Z9, Z11
-	VSUBPS      Z11, Z2, Z2
-	VDIVPS      Z10, Z2, Z2
-	VMULPS      Z9, Z4, Z9
-	VMULPS      Z5, Z3, Z11
-	VSUBPS      Z11, Z9, Z9
-	VDIVPS      Z10, Z9, Z9
+	VMOVUPS     128(SP), Z7
+	VMOVUPS     192(SP), Z8
+	VMULPS      Z5, Z7, Z9
+	VMULPS      Z4, Z4, Z10
+	VSUBPS      Z10, Z9, Z9
+	VMULPS      Z6, Z7, Z7
+	VMULPS      Z4, Z8, Z10
+	VSUBPS      Z10, Z7, Z7
+	VDIVPS      Z9, Z7, Z7
+	VMULPS      Z8, Z5, Z8
+	VMULPS      Z6, Z4, Z4
+	VSUBPS      Z4, Z8, Z4
+	VDIVPS      Z9, Z4, Z4
+	VCMPPS      $0x1e, Z0, Z4, K3
+	VDIVPS      Z5, Z6, Z5
+	VMOVAPS     Z5, K3, Z7
+	VMOVAPS     Z0, K3, Z4
+	VMOVUPS     Z7, 704(SP)
+	VMOVUPS     Z4, 768(SP)
 	VCMPPS      $0x1e, Z0, Z9, K3
-	VDIVPS      Z4, Z5, Z11
-	VMOVAPS     Z11, K3, Z2
-	VMOVAPS     Z0, K3, Z9
-	VMOVUPS     Z2, 704(SP)
-	VMOVUPS     Z9, 768(SP)
-	VCMPPS      $0x1e, Z0, Z10, K3
-	VMOVUPS     704(SP), Z2
-	VMOVUPS     768(SP), Z9
-	VPXORD      Z6, Z6, Z6
+	VMOVUPS     704(SP), Z4
+	VMOVUPS     768(SP), Z5
+	VXORPS      Z6, Z6, Z6
 	MOVB        abs+48(FP), R8
 	TESTB       R8, R8
 	JNE         candidateAbs
 	MOVQ        $0x00000000, R8
 
 candidateSquareRow:
-	VMULPS 896(SP)(R8*1), Z2, Z10
-	VADDPS Z9, Z10, Z10
-	VSUBPS (DX)(R8*1), Z10, Z10
-	VMULPS Z10, Z10, Z10
-	VMULPS (BX)(R8*1), Z10, Z10
-	VADDPS Z10, Z6, Z6
+	VMULPS 896(SP)(R8*1), Z4, Z7
+	VADDPS Z5, Z7, Z7
+	VSUBPS (DX)(R8*1), Z7, Z7
+	VMULPS Z7, Z7, Z7
+	VMULPS (BX)(R8*1), Z7, Z7
+	VADDPS Z7, Z6, Z6
 	ADDQ   $0x40, R8
 	CMPQ   R8, CX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
 candidateAbs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z10
+	VBROADCASTSS const7fffffff<>+0(SB), Z7
 	MOVQ         $0x00000000, R8
 
 candidateAbsRow:
-	VMULPS 896(SP)(R8*1), Z2, Z11
-	VADDPS Z9, Z11, Z11
-	VSUBPS (DX)(R8*1), Z11, Z11
-	VPANDD Z10, Z11, Z11
-	VMULPS (BX)(R8*1), Z11, Z11
-	VADDPS Z11, Z6, Z6
+	VMULPS 896(SP)(R8*1), Z4, Z8
+	VADDPS Z5, Z8, Z8
+	VSUBPS (DX)(R8*1), Z8, Z8
+	VPANDD Z7, Z8, Z8
+	VMULPS (BX)(R8*1), Z8, Z8
+	VADDPS Z8, Z6, Z6
 	ADDQ   $0x40, R8
 	CMPQ   R8, CX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS 256(SP), Z10
-	VCMPPS  $0x11, Z10, Z6, K4
+	VMOVUPS 256(SP), Z7
+	VCMPPS  $0x11, Z7, Z6, K4
 	KANDW   K4, K3, K3
-	VMOVUPS 256(SP), Z10
-	VMOVAPS Z6, K3, Z10
-	VMOVUPS Z10, 256(SP)
-	VMOVUPS 320(SP), Z10
-	VMOVAPS Z2, K3, Z10
-	VMOVUPS Z10, 320(SP)
-	VMOVUPS 384(SP), Z2
-	VMOVAPS Z8, K3, Z2
-	VMOVUPS Z2, 384(SP)
-	VMOVUPS 448(SP), Z2
-	VMOVAPS Z7, K3, Z2
-	VMOVUPS Z2, 448(SP)
-	VMOVAPS Z9, K3, Z7
+	VMOVUPS 256(SP), Z7
+	VMOVAPS Z6, K3, Z7
+	VMOVUPS Z7, 256(SP)
+	VMOVUPS 320(SP), Z6
+	VMOVAPS Z4, K3, Z6
+	VMOVUPS Z6, 320(SP)
+	VMOVUPS 384(SP), Z4
+	VMOVAPS Z3, K3, Z4
+	VMOVUPS Z4, 384(SP)
+	VMOVUPS 448(SP), Z3
+	VMOVAPS Z2, K3, Z3
+	VMOVUPS Z3, 448(SP)
+	VMOVAPS Z5, K3, Z2
 	INCL    SI
 	CMPL    SI, DI
 	JLE     candidate
 	MOVQ    codes+0(FP), BX
 	MOVQ    CX, SI
 	SHRQ    $0x02, SI
-	VMOVUPS 384(SP), Z2
-	VMOVUPS 448(SP), Z3
+	VMOVUPS 384(SP), Z3
+	VMOVUPS 448(SP), Z4
 	MOVQ    $0x00000000, SI
 
 codes0:
-	VMOVUPS      (DX)(SI*1), Z4
-	VSUBPS       Z3, Z4, Z4
-	VMULPS       Z4, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVAPS      Z0, K2, Z4
-	VCVTTPS2DQ   Z4, Z4
-	VPMOVDB      Z4, (BX)
+	VMOVUPS      (DX)(SI*1), Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VPMAXSD      Z0, Z5, Z5
+	VPMINSD      Z1, Z5, Z5
+	VMOVAPS      Z0, K2, Z5
+	VCVTTPS2DQ   Z5, Z5
+	VPMOVDB      Z5, (BX)
 	ADDQ         $0x10, BX
 	ADDQ         $0x40, SI
 	CMPQ         SI, CX
@@ -269,9 +269,9 @@ codes0:
 	MOVQ         scale+56(FP), CX
 	VMOVUPS      Z1, (CX)
 	VMOVUPS      512(SP), Z0
-	VMOVAPS      Z0, K2, Z7
+	VMOVAPS      Z0, K2, Z2
 	VBROADCASTSS const80000000<>+0(SB), Z0
-	VPXORD       Z0, Z7, Z0
+	VPXORD       Z0, Z2, Z0
 	MOVQ         minimum+64(FP), CX
 	VMOVUPS      Z0, (CX)
 	VMOVUPS      128(SP), Z0
@@ -305,413 +305,413 @@ DATA const80000000<>+0(SB)/4, $0x80000000
 GLOBL const80000000<>(SB), RODATA|NOPTR, $4
 
 // func asymPairAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·asymPairAVX512(SB), $5888-81
 	MOVL         $0x00000001, AX
 	MOVQ         n+24(FP), CX
 	SHLQ         $0x06, CX
-	VPXORD       Z0, Z0, Z0
+	VXORPS       Z0, Z0, Z0
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Z1
 	MOVQ         x+8(FP), DX
 	MOVQ         w+16(FP), BX
 	KXORW        K1, K1, K1
-	VMOVUPS      (DX), Z12
-	VMOVUPS      (BX), Z13
-	VMOVAPS      Z12, Z14
-	VMULPS       Z12, Z13, Z15
+	VMOVUPS      (DX), Z2
+	VMOVUPS      (BX), Z3
+	VMOVAPS      Z2, Z4
+	VMULPS       Z2, Z3, Z5
 	MOVQ         $0x00000040, SI
 
 extremes0:
-	VMOVUPS      (DX)(SI*1), Z16
-	VMOVUPS      (BX)(SI*1), Z17
-	VMINPS       Z12, Z16, Z12
-	VMAXPS       Z14, Z16, Z14
-	VADDPS       Z17, Z13, Z13
-	VMULPS       Z16, Z17, Z16
-	VADDPS       Z16, Z15, Z15
+	VMOVUPS      (DX)(SI*1), Z6
+	VMOVUPS      (BX)(SI*1), Z7
+	VMINPS       Z2, Z6, Z2
+	VMAXPS       Z4, Z6, Z4
+	VADDPS       Z7, Z3, Z3
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z5, Z5
 	ADDQ         $0x40, SI
 	CMPQ         SI, CX
 	JL           extremes0
-	VMOVUPS      Z13, 128(SP)
-	VMOVUPS      Z15, 192(SP)
-	VMOVUPS      Z12, 64(SP)
-	VMINPS       Z12, Z0, Z12
-	VCMPPS       $0x12, Z12, Z14, K2
-	VMOVUPS      Z12, 512(SP)
-	VBROADCASTSS const3f800000<>+0(SB), Z13
-	VADDPS       Z13, Z12, Z13
-	VMOVAPS      Z13, K2, Z14
-	VMOVUPS      Z14, (SP)
-	VSUBPS       Z12, Z14, Z13
-	VDIVPS       Z13, Z1, Z13
-	VBROADCASTSS const3f800000<>+0(SB), Z14
-	VDIVPS       Z13, Z14, Z14
-	VMOVUPS      Z14, 320(SP)
-	VMOVUPS      Z13, 384(SP)
-	VMOVUPS      Z12, 448(SP)
-	VMOVUPS      (SP), Z15
-	VSUBPS       Z12, Z15, Z15
-	VCMPPS       $0x1a, Z0, Z15, K3
+	VMOVUPS      Z3, 128(SP)
+	VMOVUPS      Z5, 192(SP)
+	VMOVUPS      Z2, 64(SP)
+	VMINPS       Z2, Z0, Z2
+	VCMPPS       $0x12, Z2, Z4, K2
+	VMOVUPS      Z2, 512(SP)
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VADDPS       Z3, Z2, Z3
+	VMOVAPS      Z3, K2, Z4
+	VMOVUPS      Z4, (SP)
+	VSUBPS       Z2, Z4, Z3
+	VDIVPS       Z3, Z1, Z3
+	VBROADCASTSS const3f800000<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z4
+	VMOVUPS      Z4, 320(SP)
+	VMOVUPS      Z3, 384(SP)
+	VMOVUPS      Z2, 448(SP)
+	VMOVUPS      (SP), Z5
+	VSUBPS       Z2, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K3
 	KORW         K3, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z16
-	VMULPS       Z15, Z13, Z15
-	VCMPPS       $0x1a, Z15, Z16, K3
+	VBROADCASTSS const4a742400<>+0(SB), Z6
+	VMULPS       Z5, Z3, Z5
+	VCMPPS       $0x1a, Z5, Z6, K3
 	KORW         K3, K1, K1
-	VMOVUPS      64(SP), Z15
-	VSUBPS       Z12, Z15, Z15
-	VMULPS       Z15, Z13, Z15
-	VBROADCASTSS constca742400<>+0(SB), Z16
-	VCMPPS       $0x1a, Z16, Z15, K3
+	VMOVUPS      64(SP), Z5
+	VSUBPS       Z2, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z6
+	VCMPPS       $0x1a, Z6, Z5, K3
 	KORW         K3, K1, K1
 	MOVQ         $0x00000000, SI
 
 initial0:
-	VMOVUPS     (DX)(SI*1), Z15
-	VSUBPS      Z12, Z15, Z15
-	VMULPS      Z15, Z13, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 896(SP)(SI*1)
+	VMOVUPS     (DX)(SI*1), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z5, Z3, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VPMAXSD     Z0, Z5, Z5
+	VPMINSD     Z1, Z5, Z5
+	VMOVUPS     Z5, 896(SP)(SI*1)
 	ADDQ        $0x40, SI
 	CMPQ        SI, CX
 	JL          initial0
-	VPXORD      Z2, Z2, Z2
+	VXORPS      Z3, Z3, Z3
 	MOVB        abs+48(FP), SI
 	TESTB       SI, SI
 	JNE         initial0Abs
 	MOVQ        $0x00000000, SI
 
 initial0SquareRow:
-	VMULPS 896(SP)(SI*1), Z14, Z13
-	VADDPS Z12, Z13, Z13
-	VSUBPS (DX)(SI*1), Z13, Z13
-	VMULPS Z13, Z13, Z13
-	VMULPS (BX)(SI*1), Z13, Z13
-	VADDPS Z13, Z2, Z2
+	VMULPS 896(SP)(SI*1), Z4, Z5
+	VADDPS Z2, Z5, Z5
+	VSUBPS (DX)(SI*1), Z5, Z5
+	VMULPS Z5, Z5, Z5
+	VMULPS (BX)(SI*1), Z5, Z5
+	VADDPS Z5, Z3, Z3
 	ADDQ   $0x40, SI
 	CMPQ   SI, CX
 	JL     initial0SquareRow
 	JMP    initial0Done
 
 initial0Abs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z13
+	VBROADCASTSS const7fffffff<>+0(SB), Z5
 	MOVQ         $0x00000000, SI
 
 initial0AbsRow:
-	VMULPS 896(SP)(SI*1), Z14, Z15
-	VADDPS Z12, Z15, Z15
-	VSUBPS (DX)(SI*1), Z15, Z15
-	VPANDD Z13, Z15, Z15
-	VMULPS (BX)(SI*1), Z15, Z15
-	VADDPS Z15, Z2, Z2
+	VMULPS 896(SP)(SI*1), Z4, Z6
+	VADDPS Z2, Z6, Z6
+	VSUBPS (DX)(SI*1), Z6, Z6
+	VPANDD Z5, Z6, Z6
+	VMULPS (BX)(SI*1), Z6, Z6
+	VADDPS Z6, Z3, Z3
 	ADDQ   $0x40, SI
 	CMPQ   SI, CX
 	JL     initial0AbsRow
 
 initial0Done:
-	VBROADCASTSS constbf800000<>+0(SB), Z13
-	VMOVAPS      Z13, K2, Z2
-	VMOVUPS      Z2, 256(SP)
+	VBROADCASTSS constbf800000<>+0(SB), Z4
+	VMOVAPS      Z4, K2, Z3
+	VMOVUPS      Z3, 256(SP)
 	MOVQ         x+8(FP), SI
 	MOVQ         w+16(FP), DI
 	ADDQ         CX, SI
 	ADDQ         CX, DI
 	KXORW        K4, K4, K4
-	VMOVUPS      (SI), Z2
-	VMOVUPS      (DI), Z14
-	VMOVAPS      Z2, Z13
-	VMULPS       Z2, Z14, Z15
+	VMOVUPS      (SI), Z4
+	VMOVUPS      (DI), Z5
+	VMOVAPS      Z4, Z3
+	VMULPS       Z4, Z5, Z6
 	MOVQ         $0x00000040, R8
 
 extremes1:
-	VMOVUPS      (SI)(R8*1), Z16
-	VMOVUPS      (DI)(R8*1), Z17
-	VMINPS       Z2, Z16, Z2
-	VMAXPS       Z13, Z16, Z13
-	VADDPS       Z17, Z14, Z14
-	VMULPS       Z16, Z17, Z16
-	VADDPS       Z16, Z15, Z15
+	VMOVUPS      (SI)(R8*1), Z7
+	VMOVUPS      (DI)(R8*1), Z8
+	VMINPS       Z4, Z7, Z4
+	VMAXPS       Z3, Z7, Z3
+	VADDPS       Z8, Z5, Z5
+	VMULPS       Z7, Z8, Z7
+	VADDPS       Z7, Z6, Z6
 	ADDQ         $0x40, R8
 	CMPQ         R8, CX
 	JL           extremes1
-	VMOVUPS      Z14, 3072(SP)
-	VMOVUPS      Z15, 3136(SP)
-	VMOVUPS      Z2, 3008(SP)
-	VMINPS       Z2, Z0, Z2
-	VCMPPS       $0x12, Z2, Z13, K3
-	VMOVUPS      Z2, 3456(SP)
-	VBROADCASTSS const3f800000<>+0(SB), Z14
-	VADDPS       Z14, Z2, Z14
-	VMOVAPS      Z14, K3, Z13
-	VMOVUPS      Z13, 2944(SP)
-	VSUBPS       Z2, Z13, Z13
-	VDIVPS       Z13, Z1, Z14
-	VBROADCASTSS const3f800000<>+0(SB), Z13
-	VDIVPS       Z14, Z13, Z13
-	VMOVUPS      Z13, 3264(SP)
-	VMOVUPS      Z14, 3328(SP)
-	VMOVUPS      Z2, 3392(SP)
-	VMOVUPS      2944(SP), Z15
-	VSUBPS       Z2, Z15, Z15
-	VCMPPS       $0x1a, Z0, Z15, K5
+	VMOVUPS      Z5, 3072(SP)
+	VMOVUPS      Z6, 3136(SP)
+	VMOVUPS      Z4, 3008(SP)
+	VMINPS       Z4, Z0, Z4
+	VCMPPS       $0x12, Z4, Z3, K3
+	VMOVUPS      Z4, 3456(SP)
+	VBROADCASTSS const3f800000<>+0(SB), Z5
+	VADDPS       Z5, Z4, Z5
+	VMOVAPS      Z5, K3, Z3
+	VMOVUPS      Z3, 2944(SP)
+	VSUBPS       Z4, Z3, Z3
+	VDIVPS       Z3, Z1, Z5
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VDIVPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 3264(SP)
+	VMOVUPS      Z5, 3328(SP)
+	VMOVUPS      Z4, 3392(SP)
+	VMOVUPS      2944(SP), Z6
+	VSUBPS       Z4, Z6, Z6
+	VCMPPS       $0x1a, Z0, Z6, K5
 	KORW         K5, K4, K4
-	VBROADCASTSS const4a742400<>+0(SB), Z16
-	VMULPS       Z15, Z14, Z15
-	VCMPPS       $0x1a, Z15, Z16, K5
+	VBROADCASTSS const4a742400<>+0(SB), Z7
+	VMULPS       Z6, Z5, Z6
+	VCMPPS       $0x1a, Z6, Z7, K5
 	KORW         K5, K4, K4
-	VMOVUPS      3008(SP), Z15
-	VSUBPS       Z2, Z15, Z15
-	VMULPS       Z15, Z14, Z15
-	VBROADCASTSS constca742400<>+0(SB), Z16
-	VCMPPS       $0x1a, Z16, Z15, K5
+	VMOVUPS      3008(SP), Z6
+	VSUBPS       Z4, Z6, Z6
+	VMULPS       Z6, Z5, Z6
+	VBROADCASTSS constca742400<>+0(SB), Z7
+	VCMPPS       $0x1a, Z7, Z6, K5
 	KORW         K5, K4, K4
 	MOVQ         $0x00000000, R8
 
 initial1:
-	VMOVUPS     (SI)(R8*1), Z15
-	VSUBPS      Z2, Z15, Z15
-	VMULPS      Z15, Z14, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 3840(SP)(R8*1)
+	VMOVUPS     (SI)(R8*1), Z6
+	VSUBPS      Z4, Z6, Z6
+	VMULPS      Z6, Z5, Z6
+	VRNDSCALEPS $0x08, Z6, Z6
+	VPMAXSD     Z0, Z6, Z6
+	VPMINSD     Z1, Z6, Z6
+	VMOVUPS     Z6, 3840(SP)(R8*1)
 	ADDQ        $0x40, R8
 	CMPQ        R8, CX
 	JL          initial1
-	VPXORD      Z3, Z3, Z3
+	VXORPS      Z5, Z5, Z5
 	MOVB        abs+48(FP), R8
 	TESTB       R8, R8
 	JNE         initial1Abs
 	MOVQ        $0x00000000, R8
 
 initial1SquareRow:
-	VMULPS 3840(SP)(R8*1), Z13, Z14
-	VADDPS Z2, Z14, Z14
-	VSUBPS (SI)(R8*1), Z14, Z14
-	VMULPS Z14, Z14, Z14
-	VMULPS (DI)(R8*1), Z14, Z14
-	VADDPS Z14, Z3, Z3
+	VMULPS 3840(SP)(R8*1), Z3, Z6
+	VADDPS Z4, Z6, Z6
+	VSUBPS (SI)(R8*1), Z6, Z6
+	VMULPS Z6, Z6, Z6
+	VMULPS (DI)(R8*1), Z6, Z6
+	VADDPS Z6, Z5, Z5
 	ADDQ   $0x40, R8
 	CMPQ   R8, CX
 	JL     initial1SquareRow
 	JMP    initial1Done
 
 initial1Abs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z14
+	VBROADCASTSS const7fffffff<>+0(SB), Z6
 	MOVQ         $0x00000000, R8
 
 initial1AbsRow:
-	VMULPS 3840(SP)(R8*1), Z13, Z15
-	VADDPS Z2, Z15, Z15
-	VSUBPS (SI)(R8*1), Z15, Z15
-	VPANDD Z14, Z15, Z15
-	VMULPS (DI)(R8*1), Z15, Z15
-	VADDPS Z15, Z3, Z3
+	VMULPS 3840(SP)(R8*1), Z3, Z7
+	VADDPS Z4, Z7, Z7
+	VSUBPS (SI)(R8*1), Z7, Z7
+	VPANDD Z6, Z7, Z7
+	VMULPS (DI)(R8*1), Z7, Z7
+	VADDPS Z7, Z5, Z5
 	ADDQ   $0x40, R8
 	CMPQ   R8, CX
 	JL     initial1AbsRow
 
 initial1Done:
-	VBROADCASTSS constbf800000<>+0(SB), Z13
-	VMOVAPS      Z13, K3, Z3
-	VMOVUPS      Z3, 3200(SP)
+	VBROADCASTSS constbf800000<>+0(SB), Z3
+	VMOVAPS      Z3, K3, Z5
+	VMOVUPS      Z5, 3200(SP)
 	XORL         R8, R8
 	MOVL         steps+44(FP), R9
 
 candidate:
 	VXORPS       X3, X3, X3
 	VCVTSI2SSL   R8, X3, X3
-	MOVSS        first+36(FP), X13
-	VBROADCASTSS X13, Z13
-	MOVSS        step+40(FP), X14
-	VBROADCASTSS X14, Z14
+	MOVSS        first+36(FP), X5
+	VBROADCASTSS X5, Z5
+	MOVSS        step+40(FP), X6
+	VBROADCASTSS X6, Z6
 	VBROADCASTSS X3, Z3
-	VMULPS       Z3, Z14, Z3
-	VADDPS       Z3, Z13, Z3
-	VADDPS       Z1, Z3, Z3
-	VMOVUPS      (SP), Z13
-	VSUBPS       Z12, Z13, Z13
-	VDIVPS       Z13, Z3, Z13
-	VMOVAPS      Z13, Z13
-	VMOVUPS      (SP), Z14
-	VSUBPS       Z12, Z14, Z14
-	VCMPPS       $0x1a, Z0, Z14, K5
-	KORW         K5, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z15
-	VMULPS       Z14, Z13, Z14
-	VCMPPS       $0x1a, Z14, Z15, K5
-	KORW         K5, K1, K1
-	VMOVUPS      64(SP), Z14
-	VSUBPS       Z12, Z14, Z14
-	VMULPS       Z14, Z13, Z14
-	VBROADCASTSS constca742400<>+0(SB), Z15
-	VCMPPS       $0x1a, Z15, Z14, K5
-	KORW         K5, K1, K1
-	VMOVUPS      2944(SP), Z14
-	VSUBPS       Z2, Z14, Z14
-	VDIVPS       Z14, Z3, Z3
-	VMOVAPS      Z3, Z14
-	VMOVUPS      2944(SP), Z3
+	VMULPS       Z3, Z6, Z3
+	VADDPS       Z3, Z5, Z3
+	VADDPS       Z1, Z3, Z5
+	VMOVUPS      (SP), Z3
 	VSUBPS       Z2, Z3, Z3
-	VCMPPS       $0x1a, Z0, Z3, K5
+	VDIVPS       Z3, Z5, Z3
+	VMOVAPS      Z3, Z3
+	VMOVUPS      (SP), Z6
+	VSUBPS       Z2, Z6, Z6
+	VCMPPS       $0x1a, Z0, Z6, K5
+	KORW         K5, K1, K1
+	VBROADCASTSS const4a742400<>+0(SB), Z7
+	VMULPS       Z6, Z3, Z6
+	VCMPPS       $0x1a, Z6, Z7, K5
+	KORW         K5, K1, K1
+	VMOVUPS      64(SP), Z6
+	VSUBPS       Z2, Z6, Z6
+	VMULPS       Z6, Z3, Z6
+	VBROADCASTSS constca742400<>+0(SB), Z7
+	VCMPPS       $0x1a, Z7, Z6, K5
+	KORW         K5, K1, K1
+	VMOVUPS      2944(SP), Z6
+	VSUBPS       Z4, Z6, Z6
+	VDIVPS       Z6, Z5, Z5
+	VMOVAPS      Z5, Z5
+	VMOVUPS      2944(SP), Z6
+	VSUBPS       Z4, Z6, Z6
+	VCMPPS       $0x1a, Z0, Z6, K5
 	KORW         K5, K4, K4
-	VBROADCASTSS const4a742400<>+0(SB), Z15
-	VMULPS       Z3, Z14, Z3
-	VCMPPS       $0x1a, Z3, Z15, K5
+	VBROADCASTSS const4a742400<>+0(SB), Z7
+	VMULPS       Z6, Z5, Z6
+	VCMPPS       $0x1a, Z6, Z7, K5
 	KORW         K5, K4, K4
-	VMOVUPS      3008(SP), Z3
-	VSUBPS       Z2, Z3, Z3
-	VMULPS       Z3, Z14, Z3
-	VBROADCASTSS constca742400<>+0(SB), Z15
-	VCMPPS       $0x1a, Z15, Z3, K5
+	VMOVUPS      3008(SP), Z6
+	VSUBPS       Z4, Z6, Z6
+	VMULPS       Z6, Z5, Z6
+	VBROADCASTSS constca742400<>+0(SB), Z7
+	VCMPPS       $0x1a, Z7, Z6, K5
 	KORW         K5, K4, K4
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
 	MOVQ         $0x00000000, R10
 
 fit:
-	VMOVUPS     (DX)(R10*1), Z3
-	VSUBPS      Z12, Z3, Z15
-	VMULPS      Z15, Z13, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 896(SP)(R10*1)
-	VMULPS      (BX)(R10*1), Z15, Z16
-	VADDPS      Z16, Z4, Z4
-	VMULPS      Z15, Z16, Z15
-	VADDPS      Z15, Z5, Z5
-	VMULPS      Z3, Z16, Z3
-	VADDPS      Z3, Z6, Z6
-	VMOVUPS     (SI)(R10*1), Z3
-	VSUBPS      Z2, Z3, Z15
-	VMULPS      Z15, Z14, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 3840(SP)(R10*1)
-	VMULPS      (DI)(R10*1), Z15, Z16
-	VADDPS      Z16, Z7, Z7
-	VMULPS      Z15, Z16, Z15
-	VADDPS      Z15, Z8, Z8
-	VMULPS      Z3, Z16, Z3
-	VADDPS      Z3, Z9, Z9
+	VMOVUPS     (DX)(R10*1), Z12
+	VSUBPS      Z2, Z12, Z13
+	VMULPS      Z13, Z3, Z13
+	VRNDSCALEPS $0x08, Z13, Z13
+	VPMAXSD     Z0, Z13, Z13
+	VPMINSD     Z1, Z13, Z13
+	VMOVUPS     Z13, 896(SP)(R10*1)
+	VMULPS      (BX)(R10*1), Z13, Z14
+	VADDPS      Z14, Z6, Z6
+	VMULPS      Z13, Z14, Z13
+	VADDPS      Z13, Z7, Z7
+	VMULPS      Z12, Z14, Z12
+	VADDPS      Z12, Z8, Z8
+	VMOVUPS     (SI)(R10*1), Z12
+	VSUBPS      Z4, Z12, Z13
+	VMULPS      Z13, Z5, Z13
+	VRNDSCALEPS $0x08, Z13, Z13
+	VPMAXSD     Z0, Z13, Z13
+	VPMINSD     Z1, Z13, Z13
+	VMOVUPS     Z13, 3840(SP)(R10*1)
+	VMULPS      (DI)(R10*1), Z13, Z14
+	VADDPS      Z14, Z9, Z9
+	VMULPS      Z13, Z14, Z13
+	VADDPS      Z13, Z10, Z10
+	VMULPS      Z12, Z14, Z12
+	VADDPS      Z12, Z11, Z11
 	ADDQ        $0x40, R10
 	CMPQ        R10, CX
 	JL          fit
-	VMOVUPS     128(SP), Z3
-	VMOVUPS     192(SP), Z15
-	VMULPS      Z5, Z3, Z16
-	VMULPS      Z4, Z4, Z17
-	VSUBPS      Z17, Z16, Z16
-	VMULPS      Z6, Z3, Z3
-	VMULPS      Z4, Z15, Z17
-	VSUBPS      Z17, Z3, Z3
-	VDIVPS      Z16, Z3, Z3
-	VMULPS      Z15, Z5, Z15
-	VMULPS      Z6, Z4, Z17
-	VSUBPS      Z17, Z15, Z15
-	VDIVPS      Z16, Z15, Z15
-	VCMPPS      $0x1e, Z0, Z15, K5
-	VDIVPS      Z5, Z6, Z17
-	VMOVAPS     Z17, K5, Z3
-	VMOVAPS     Z0, K5, Z15
-	VMOVUPS     Z3, 704(SP)
-	VMOVUPS     Z15, 768(SP)
-	VCMPPS      $0x1e, Z0, Z16, K5
-	VMOVUPS     3072(SP), Z3
-	VMOVUPS     3136(SP), Z15
-	VMULPS      Z8, Z3, Z16
-	VMULPS      Z7, Z7, Z17
-	VSUBPS      Z17, Z16, Z16
-	VMULPS      Z9, Z3, Z3
-	VMULPS      Z7, Z15, Z17
-	VSUBPS      Z17, Z3, Z3
-	VDIVPS      Z16, Z3, Z3
-	VMULPS      Z15, Z8, Z15
-	VMULPS      Z9, Z7, Z17
-	VSUBPS      Z17, Z15, Z15
-	VDIVPS      Z16, Z15, Z15
-	VCMPPS      $0x1e, Z0, Z15, K6
-	VDIVPS      Z8, Z9, Z17
-	VMOVAPS     Z17, K6, Z3
-	VMOVAPS     Z0, K6, Z15
-	VMOVUPS     Z3, 3648(SP)
-	VMOVUPS     Z15, 3712(SP)
-	VCMPPS      $0x1e, Z0, Z16, K6
-	VMOVUPS     704(SP), Z3
-	VMOVUPS     768(SP), Z15
-	VMOVUPS     3648(SP), Z16
-	VMOVUPS     3712(SP), Z17
-	VPXORD      Z10, Z10, Z10
-	VPXORD      Z11, Z11, Z11
+	VMOVUPS     128(SP), Z12
+	VMOVUPS     192(SP), Z13
+	VMULPS      Z7, Z12, Z14
+	VMULPS      Z6, Z6, Z15
+	VSUBPS      Z15, Z14, Z14
+	VMULPS      Z8, Z12, Z12
+	VMULPS      Z6, Z13, Z15
+	VSUBPS      Z15, Z12, Z12
+	VDIVPS      Z14, Z12, Z12
+	VMULPS      Z13, Z7, Z13
+	VMULPS      Z8, Z6, Z6
+	VSUBPS      Z6, Z13, Z6
+	VDIVPS      Z14, Z6, Z6
+	VCMPPS      $0x1e, Z0, Z6, K5
+	VDIVPS      Z7, Z8, Z7
+	VMOVAPS     Z7, K5, Z12
+	VMOVAPS     Z0, K5, Z6
+	VMOVUPS     Z12, 704(SP)
+	VMOVUPS     Z6, 768(SP)
+	VCMPPS      $0x1e, Z0, Z14, K5
+	VMOVUPS     3072(SP), Z6
+	VMOVUPS     3136(SP), Z7
+	VMULPS      Z10, Z6, Z8
+	VMULPS      Z9, Z9, Z12
+	VSUBPS      Z12, Z8, Z8
+	VMULPS      Z11, Z6, Z6
+	VMULPS      Z9, Z7, Z12
+	VSUBPS      Z12, Z6, Z6
+	VDIVPS      Z8, Z6, Z6
+	VMULPS      Z7, Z10, Z7
+	VMULPS      Z11, Z9, Z9
+	VSUBPS      Z9, Z7, Z7
+	VDIVPS      Z8, Z7, Z7
+	VCMPPS      $0x1e, Z0, Z7, K6
+	VDIVPS      Z10, Z11, Z9
+	VMOVAPS     Z9, K6, Z6
+	VMOVAPS     Z0, K6, Z7
+	VMOVUPS     Z6, 3648(SP)
+	VMOVUPS     Z7, 3712(SP)
+	VCMPPS      $0x1e, Z0, Z8, K6
+	VMOVUPS     704(SP), Z6
+	VMOVUPS     768(SP), Z7
+	VMOVUPS     3648(SP), Z8
+	VMOVUPS     3712(SP), Z9
+	VXORPS      Z10, Z10, Z10
+	VXORPS      Z11, Z11, Z11
 	MOVB        abs+48(FP), R10
 	TESTB       R10, R10
 	JNE         candidateAbs
 	MOVQ        $0x00000000, R10
 
 candidateSquareRow:
-	VMULPS 896(SP)(R10*1), Z3, Z18
-	VADDPS Z15, Z18, Z18
-	VSUBPS (DX)(R10*1), Z18, Z18
-	VMULPS Z18, Z18, Z18
-	VMULPS (BX)(R10*1), Z18, Z18
-	VADDPS Z18, Z10, Z10
-	VMULPS 3840(SP)(R10*1), Z16, Z18
-	VADDPS Z17, Z18, Z18
-	VSUBPS (SI)(R10*1), Z18, Z18
-	VMULPS Z18, Z18, Z18
-	VMULPS (DI)(R10*1), Z18, Z18
-	VADDPS Z18, Z11, Z11
+	VMULPS 896(SP)(R10*1), Z6, Z12
+	VADDPS Z7, Z12, Z12
+	VSUBPS (DX)(R10*1), Z12, Z12
+	VMULPS Z12, Z12, Z12
+	VMULPS (BX)(R10*1), Z12, Z12
+	VADDPS Z12, Z10, Z10
+	VMULPS 3840(SP)(R10*1), Z8, Z12
+	VADDPS Z9, Z12, Z12
+	VSUBPS (SI)(R10*1), Z12, Z12
+	VMULPS Z12, Z12, Z12
+	VMULPS (DI)(R10*1), Z12, Z12
+	VADDPS Z12, Z11, Z11
 	ADDQ   $0x40, R10
 	CMPQ   R10, CX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
 candidateAbs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z18
+	VBROADCASTSS const7fffffff<>+0(SB), Z12
 	MOVQ         $0x00000000, R10
 
 candidateAbsRow:
-	VMULPS 896(SP)(R10*1), Z3, Z19
-	VADDPS Z15, Z19, Z19
-	VSUBPS (DX)(R10*1), Z19, Z19
-	VPANDD Z18, Z19, Z19
-	VMULPS (BX)(R10*1), Z19, Z19
-	VADDPS Z19, Z10, Z10
-	VMULPS 3840(SP)(R10*1), Z16, Z19
-	VADDPS Z17, Z19, Z19
-	VSUBPS (SI)(R10*1), Z19, Z19
-	VPANDD Z18, Z19, Z19
-	VMULPS (DI)(R10*1), Z19, Z19
-	VADDPS Z19, Z11, Z11
+	VMULPS 896(SP)(R10*1), Z6, Z13
+	VADDPS Z7, Z13, Z13
+	VSUBPS (DX)(R10*1), Z13, Z13
+	VPANDD Z12, Z13, Z13
+	VMULPS (BX)(R10*1), Z13, Z13
+	VADDPS Z13, Z10, Z10
+	VMULPS 3840(SP)(R10*1), Z8, Z13
+	VADDPS Z9, Z13, Z13
+	VSUBPS (SI)(R10*1), Z13, Z13
+	VPANDD Z12, Z13, Z13
+	VMULPS (DI)(R10*1), Z13, Z13
+	VADDPS Z13, Z11, Z11
 	ADDQ   $0x40, R10
 	CMPQ   R10, CX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS 256(SP), Z18
-	VCMPPS  $0x11, Z18, Z10, K7
+	VMOVUPS 256(SP), Z12
+	VCMPPS  $0x11, Z12, Z10, K7
 	KANDW   K7, K5, K5
-	VMOVUPS 256(SP), Z18
-	VMOVAPS Z10, K5, Z18
-	VMOVUPS Z18, 256(SP)
-	VMOVUPS 320(SP), Z18
-	VMOVAPS Z3, K5, Z18
-	VMOVUPS Z18, 320(SP)
-	VMOVUPS 384(SP), Z3
-	VMOVAPS Z13, K5, Z3
-	VMOVUPS Z3, 384(SP)
+	VMOVUPS 256(SP), Z12
+	VMOVAPS Z10, K5, Z12
+	VMOVUPS Z12, 256(SP)
+	VMOVUPS 320(SP), Z10
+	VMOVAPS Z6, K5, Z10
+	VMOVUPS Z10, 320(SP)
+	VMOVUPS 384(SP), Z6
+	VMOVAPS Z3, K5, Z6
+	VMOVUPS Z6, 384(SP)
 	VMOVUPS 448(SP), Z3
-	VMOVAPS Z12, K5, Z3
+	VMOVAPS Z2, K5, Z3
 	VMOVUPS Z3, 448(SP)
-	VMOVAPS Z15, K5, Z12
+	VMOVAPS Z7, K5, Z2
 	VMOVUPS 3200(SP), Z3
 	VCMPPS  $0x11, Z3, Z11, K5
 	KANDW   K5, K6, K5
@@ -719,15 +719,15 @@ candidateDone:
 	VMOVAPS Z11, K5, Z3
 	VMOVUPS Z3, 3200(SP)
 	VMOVUPS 3264(SP), Z3
-	VMOVAPS Z16, K5, Z3
+	VMOVAPS Z8, K5, Z3
 	VMOVUPS Z3, 3264(SP)
 	VMOVUPS 3328(SP), Z3
-	VMOVAPS Z14, K5, Z3
+	VMOVAPS Z5, K5, Z3
 	VMOVUPS Z3, 3328(SP)
 	VMOVUPS 3392(SP), Z3
-	VMOVAPS Z2, K5, Z3
+	VMOVAPS Z4, K5, Z3
 	VMOVUPS Z3, 3392(SP)
-	VMOVAPS Z17, K5, Z2
+	VMOVAPS Z9, K5, Z4
 	INCL    R8
 	CMPL    R8, R9
 	JLE     candidate
@@ -735,19 +735,19 @@ candidateDone:
 	MOVQ    CX, DI
 	SHRQ    $0x02, DI
 	VMOVUPS 384(SP), Z3
-	VMOVUPS 448(SP), Z4
+	VMOVUPS 448(SP), Z5
 	MOVQ    $0x00000000, DI
 
 codes0:
-	VMOVUPS      (DX)(DI*1), Z5
-	VSUBPS       Z4, Z5, Z5
-	VMULPS       Z5, Z3, Z5
-	VRNDSCALEPS  $0x08, Z5, Z5
-	VMAXPS       Z5, Z0, Z5
-	VMINPS       Z5, Z1, Z5
-	VMOVAPS      Z0, K2, Z5
-	VCVTTPS2DQ   Z5, Z5
-	VPMOVDB      Z5, (BX)
+	VMOVUPS      (DX)(DI*1), Z6
+	VSUBPS       Z5, Z6, Z6
+	VMULPS       Z6, Z3, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VPMAXSD      Z0, Z6, Z6
+	VPMINSD      Z1, Z6, Z6
+	VMOVAPS      Z0, K2, Z6
+	VCVTTPS2DQ   Z6, Z6
+	VPMOVDB      Z6, (BX)
 	ADDQ         $0x10, BX
 	ADDQ         $0x40, DI
 	CMPQ         DI, CX
@@ -757,14 +757,14 @@ codes0:
 	MOVQ         scale+56(FP), DX
 	VMOVUPS      Z3, (DX)
 	VMOVUPS      512(SP), Z3
-	VMOVAPS      Z3, K2, Z12
+	VMOVAPS      Z3, K2, Z2
 	VBROADCASTSS const80000000<>+0(SB), Z3
-	VPXORD       Z3, Z12, Z3
+	VPXORD       Z3, Z2, Z2
 	MOVQ         minimum+64(FP), DX
-	VMOVUPS      Z3, (DX)
-	VMOVUPS      128(SP), Z3
+	VMOVUPS      Z2, (DX)
+	VMOVUPS      128(SP), Z2
 	MOVQ         sum+72(FP), DX
-	VMOVUPS      Z3, (DX)
+	VMOVUPS      Z2, (DX)
 	KORTESTW     K1, K1
 	JE           fine0
 	XORL         AX, AX
@@ -774,17 +774,17 @@ fine0:
 	MOVQ    CX, BX
 	SHRQ    $0x02, BX
 	ADDQ    BX, DX
-	VMOVUPS 3328(SP), Z3
-	VMOVUPS 3392(SP), Z4
+	VMOVUPS 3328(SP), Z2
+	VMOVUPS 3392(SP), Z3
 	MOVQ    $0x00000000, BX
 
 codes1:
 	VMOVUPS      (SI)(BX*1), Z5
-	VSUBPS       Z4, Z5, Z5
-	VMULPS       Z5, Z3, Z5
+	VSUBPS       Z3, Z5, Z5
+	VMULPS       Z5, Z2, Z5
 	VRNDSCALEPS  $0x08, Z5, Z5
-	VMAXPS       Z5, Z0, Z5
-	VMINPS       Z5, Z1, Z5
+	VPMAXSD      Z0, Z5, Z5
+	VPMINSD      Z1, Z5, Z5
 	VMOVAPS      Z0, K3, Z5
 	VCVTTPS2DQ   Z5, Z5
 	VPMOVDB      Z5, (DX)
@@ -797,9 +797,9 @@ codes1:
 	MOVQ         scale+56(FP), CX
 	VMOVUPS      Z1, 64(CX)
 	VMOVUPS      3456(SP), Z0
-	VMOVAPS      Z0, K3, Z2
+	VMOVAPS      Z0, K3, Z4
 	VBROADCASTSS const80000000<>+0(SB), Z0
-	VPXORD       Z0, Z2, Z0
+	VPXORD       Z0, Z4, Z0
 	MOVQ         minimum+64(FP), CX
 	VMOVUPS      Z0, 64(CX)
 	VMOVUPS      3072(SP), Z0
@@ -815,15 +815,15 @@ fine1:
 	RET
 
 // func symAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
-// Requires: AVX, AVX512F, SSE
-TEXT ·symAVX512(SB), $0-48
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·symAVX512(SB), $2368-48
 	MOVQ         x+8(FP), AX
 	MOVQ         w+16(FP), CX
 	MOVQ         n+24(FP), DX
 	SHLQ         $0x06, DX
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
+	VXORPS       Z0, Z0, Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 	VBROADCASTSS const7fffffff<>+0(SB), Z3
 	MOVQ         $0x00000000, BX
 
@@ -840,93 +840,516 @@ peak:
 	VCMPPS       $0x11, Z3, Z2, K1
 	VBROADCASTSS const3f800000<>+0(SB), Z2
 	VMOVAPS      Z2, K1, Z1
-	MOVSS        levels+32(FP), X2
-	VBROADCASTSS X2, Z2
-	VSUBPS       Z2, Z0, Z3
-	VBROADCASTSS const3f800000<>+0(SB), Z4
-	VSUBPS       Z4, Z2, Z4
-	VDIVPS       Z1, Z3, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
+	VMOVAPS      Z1, Z1
 	MOVQ         $0x00000000, BX
 
-exact:
-	VMOVUPS      (AX)(BX*1), Z10
-	VMOVUPS      (CX)(BX*1), Z11
-	VMULPS       Z10, Z5, Z12
-	VRNDSCALEPS  $0x08, Z12, Z12
-	VMAXPS       Z12, Z3, Z12
-	VMINPS       Z12, Z4, Z12
-	VMULPS       Z10, Z11, Z10
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z10, Z6, Z6
-	VMULPS       Z12, Z11, Z10
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z10, Z7, Z7
+products:
+	VMOVUPS      (CX)(BX*1), Z2
+	VMULPS       (AX)(BX*1), Z2, Z2
+	VMOVUPS      Z2, (SP)(BX*1)
 	ADDQ         $0x40, BX
 	CMPQ         BX, DX
-	JL           exact
-	VCMPPS       $0x04, Z0, Z7, K2
-	VDIVPS       Z7, Z6, Z7
-	VMOVAPS.Z    Z7, K2, Z7
-	VMULPS       Z6, Z7, Z6
-	VMOVAPS      Z5, Z5
-	VBROADCASTSS constc1100000<>+0(SB), Z10
-	MOVL         $0x00000013, BX
-
-candidate:
-	CMPL         BX, $0x0a
-	JE           next
-	VBROADCASTSS const3dcccccd<>+0(SB), Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS       Z11, Z2, Z11
-	VSUBPS       Z11, Z0, Z11
-	VDIVPS       Z1, Z11, Z11
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	MOVQ         $0x00000000, SI
-
-sums:
-	VMOVUPS     (AX)(SI*1), Z12
-	VMOVUPS     (CX)(SI*1), Z13
-	VMULPS      Z12, Z11, Z14
-	VRNDSCALEPS $0x08, Z14, Z14
-	VMAXPS      Z14, Z3, Z14
-	VMINPS      Z14, Z4, Z14
-	VMULPS      Z12, Z13, Z12
-	VMULPS      Z14, Z12, Z12
-	VADDPS      Z12, Z8, Z8
-	VMULPS      Z14, Z13, Z12
-	VMULPS      Z14, Z12, Z12
-	VADDPS      Z12, Z9, Z9
-	ADDQ        $0x40, SI
-	CMPQ        SI, DX
-	JL          sums
-	VCMPPS      $0x1e, Z0, Z9, K2
-	VMULPS      Z8, Z8, Z12
-	VMULPS      Z9, Z6, Z13
-	VCMPPS      $0x1e, Z13, Z12, K3
-	KANDW       K3, K2, K2
-	VDIVPS      Z9, Z8, Z12
-	VMOVAPS     Z12, K2, Z7
-	VMULPS      Z8, Z7, Z12
-	VMOVAPS     Z12, K2, Z6
-	VMOVAPS     Z11, K2, Z5
-
-next:
-	VBROADCASTSS const3f800000<>+0(SB), Z11
-	VADDPS       Z11, Z10, Z10
-	DECL         BX
-	JNE          candidate
-	MOVQ         codes+0(FP), CX
+	JL           products
+	MOVSS        levels+32(FP), X2
+	VBROADCASTSS X2, Z5
+	VSUBPS       Z5, Z0, Z6
+	VBROADCASTSS const3f800000<>+0(SB), Z2
+	VSUBPS       Z2, Z5, Z7
+	VDIVPS       Z1, Z6, Z4
+	VBROADCASTSS constbf666667<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z8
+	VBROADCASTSS constbf4ccccd<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z9
+	VBROADCASTSS constbf333333<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z10
+	VBROADCASTSS constbf19999a<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z11
+	VBROADCASTSS constbf000000<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z12
+	VBROADCASTSS constbecccccd<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z13
+	VBROADCASTSS constbe99999a<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z14
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
 	MOVQ         $0x00000000, BX
 
+sums10:
+	VMOVUPS      (AX)(BX*1), Z21
+	VMULPS       Z21, Z4, Z22
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VPMINSD      Z7, Z22, Z22
+	VMULPS       (SP)(BX*1), Z22, Z23
+	VADDPS       Z23, Z3, Z3
+	VMULPS       (CX)(BX*1), Z22, Z23
+	VMULPS       Z22, Z23, Z22
+	VADDPS       Z22, Z2, Z2
+	VMULPS       Z21, Z8, Z22
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VMULPS       (SP)(BX*1), Z22, Z23
+	VADDPS       Z23, Z15, Z15
+	VMULPS       (CX)(BX*1), Z22, Z23
+	VMULPS       Z22, Z23, Z22
+	VADDPS       Z22, Z16, Z16
+	VMULPS       Z21, Z9, Z22
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VMULPS       (SP)(BX*1), Z22, Z23
+	VADDPS       Z23, Z17, Z17
+	VMULPS       (CX)(BX*1), Z22, Z23
+	VMULPS       Z22, Z23, Z22
+	VADDPS       Z22, Z18, Z18
+	VMULPS       Z21, Z10, Z21
+	VRNDSCALEPS  $0x08, Z21, Z21
+	VMULPS       (SP)(BX*1), Z21, Z22
+	VADDPS       Z22, Z19, Z19
+	VMULPS       (CX)(BX*1), Z21, Z22
+	VMULPS       Z21, Z22, Z21
+	VADDPS       Z21, Z20, Z20
+	ADDQ         $0x40, BX
+	CMPQ         BX, DX
+	JL           sums10
+	VCMPPS       $0x04, Z0, Z2, K2
+	VDIVPS       Z2, Z3, Z2
+	VMOVAPS.Z    Z2, K2, Z21
+	VMOVAPS      Z21, Z2
+	VMULPS       Z3, Z21, Z3
+	VMOVAPS      Z3, Z3
+	VMOVAPS      Z4, Z4
+	VCMPPS       $0x1e, Z0, Z16, K2
+	VMULPS       Z15, Z15, Z21
+	VMULPS       Z16, Z3, Z22
+	VCMPPS       $0x1e, Z22, Z21, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z16, Z15, Z16
+	VMOVAPS      Z16, K2, Z2
+	VMULPS       Z15, Z16, Z15
+	VMOVAPS      Z15, K2, Z3
+	VMOVAPS      Z8, K2, Z4
+	VCMPPS       $0x1e, Z0, Z18, K2
+	VMULPS       Z17, Z17, Z8
+	VMULPS       Z18, Z3, Z15
+	VCMPPS       $0x1e, Z15, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z18, Z17, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z17, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z9, K2, Z4
+	VCMPPS       $0x1e, Z0, Z20, K2
+	VMULPS       Z19, Z19, Z8
+	VMULPS       Z20, Z3, Z9
+	VCMPPS       $0x1e, Z9, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z20, Z19, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z19, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z10, K2, Z4
+	VBROADCASTSS constbe4ccccd<>+0(SB), Z8
+	VADDPS       Z8, Z5, Z8
+	VSUBPS       Z8, Z0, Z8
+	VDIVPS       Z1, Z8, Z8
+	VBROADCASTSS constbdcccccd<>+0(SB), Z9
+	VADDPS       Z9, Z5, Z9
+	VSUBPS       Z9, Z0, Z9
+	VDIVPS       Z1, Z9, Z9
+	VBROADCASTSS const3dcccccd<>+0(SB), Z10
+	VADDPS       Z10, Z5, Z10
+	VSUBPS       Z10, Z0, Z10
+	VDIVPS       Z1, Z10, Z10
+	VBROADCASTSS const3e4ccccd<>+0(SB), Z15
+	VADDPS       Z15, Z5, Z15
+	VSUBPS       Z15, Z0, Z15
+	VDIVPS       Z1, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z23, Z23, Z23
+	MOVQ         $0x00000000, BX
+
+sums4:
+	VMOVUPS      (AX)(BX*1), Z24
+	VMULPS       Z24, Z11, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VMULPS       (SP)(BX*1), Z25, Z26
+	VADDPS       Z26, Z16, Z16
+	VMULPS       (CX)(BX*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z17, Z17
+	VMULPS       Z24, Z12, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (SP)(BX*1), Z25, Z26
+	VADDPS       Z26, Z18, Z18
+	VMULPS       (CX)(BX*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z19, Z19
+	VMULPS       Z24, Z13, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (SP)(BX*1), Z25, Z26
+	VADDPS       Z26, Z20, Z20
+	VMULPS       (CX)(BX*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z21, Z21
+	VMULPS       Z24, Z14, Z24
+	VRNDSCALEPS  $0x08, Z24, Z24
+	VPMINSD      Z7, Z24, Z24
+	VMULPS       (SP)(BX*1), Z24, Z25
+	VADDPS       Z25, Z22, Z22
+	VMULPS       (CX)(BX*1), Z24, Z25
+	VMULPS       Z24, Z25, Z24
+	VADDPS       Z24, Z23, Z23
+	ADDQ         $0x40, BX
+	CMPQ         BX, DX
+	JL           sums4
+	VCMPPS       $0x1e, Z0, Z17, K2
+	VMULPS       Z16, Z16, Z24
+	VMULPS       Z17, Z3, Z25
+	VCMPPS       $0x1e, Z25, Z24, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z17, Z16, Z17
+	VMOVAPS      Z17, K2, Z2
+	VMULPS       Z16, Z17, Z16
+	VMOVAPS      Z16, K2, Z3
+	VMOVAPS      Z11, K2, Z4
+	VCMPPS       $0x1e, Z0, Z19, K2
+	VMULPS       Z18, Z18, Z11
+	VMULPS       Z19, Z3, Z16
+	VCMPPS       $0x1e, Z16, Z11, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z19, Z18, Z11
+	VMOVAPS      Z11, K2, Z2
+	VMULPS       Z18, Z11, Z11
+	VMOVAPS      Z11, K2, Z3
+	VMOVAPS      Z12, K2, Z4
+	VCMPPS       $0x1e, Z0, Z21, K2
+	VMULPS       Z20, Z20, Z11
+	VMULPS       Z21, Z3, Z12
+	VCMPPS       $0x1e, Z12, Z11, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z21, Z20, Z11
+	VMOVAPS      Z11, K2, Z2
+	VMULPS       Z20, Z11, Z11
+	VMOVAPS      Z11, K2, Z3
+	VMOVAPS      Z13, K2, Z4
+	VCMPPS       $0x1e, Z0, Z23, K2
+	VMULPS       Z22, Z22, Z11
+	VMULPS       Z23, Z3, Z12
+	VCMPPS       $0x1e, Z12, Z11, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z23, Z22, Z11
+	VMOVAPS      Z11, K2, Z2
+	VMULPS       Z22, Z11, Z11
+	VMOVAPS      Z11, K2, Z3
+	VMOVAPS      Z14, K2, Z4
+	VBROADCASTSS const3e99999a<>+0(SB), Z11
+	VADDPS       Z11, Z5, Z11
+	VSUBPS       Z11, Z0, Z11
+	VDIVPS       Z1, Z11, Z11
+	VBROADCASTSS const3ecccccd<>+0(SB), Z12
+	VADDPS       Z12, Z5, Z12
+	VSUBPS       Z12, Z0, Z12
+	VDIVPS       Z1, Z12, Z12
+	VBROADCASTSS const3f000000<>+0(SB), Z13
+	VADDPS       Z13, Z5, Z13
+	VSUBPS       Z13, Z0, Z13
+	VDIVPS       Z1, Z13, Z13
+	VBROADCASTSS const3f19999a<>+0(SB), Z14
+	VADDPS       Z14, Z5, Z14
+	VSUBPS       Z14, Z0, Z14
+	VDIVPS       Z1, Z14, Z14
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z23, Z23, Z23
+	MOVQ         $0x00000000, BX
+
+sums8:
+	VMOVUPS      (AX)(BX*1), Z24
+	VMULPS       Z24, Z8, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (SP)(BX*1), Z25, Z26
+	VADDPS       Z26, Z16, Z16
+	VMULPS       (CX)(BX*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z17, Z17
+	VMULPS       Z24, Z9, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (SP)(BX*1), Z25, Z26
+	VADDPS       Z26, Z18, Z18
+	VMULPS       (CX)(BX*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z19, Z19
+	VMULPS       Z24, Z10, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (SP)(BX*1), Z25, Z26
+	VADDPS       Z26, Z20, Z20
+	VMULPS       (CX)(BX*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z21, Z21
+	VMULPS       Z24, Z15, Z24
+	VRNDSCALEPS  $0x08, Z24, Z24
+	VPMINSD      Z7, Z24, Z24
+	VMULPS       (SP)(BX*1), Z24, Z25
+	VADDPS       Z25, Z22, Z22
+	VMULPS       (CX)(BX*1), Z24, Z25
+	VMULPS       Z24, Z25, Z24
+	VADDPS       Z24, Z23, Z23
+	ADDQ         $0x40, BX
+	CMPQ         BX, DX
+	JL           sums8
+	VCMPPS       $0x1e, Z0, Z17, K2
+	VMULPS       Z16, Z16, Z24
+	VMULPS       Z17, Z3, Z25
+	VCMPPS       $0x1e, Z25, Z24, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z17, Z16, Z17
+	VMOVAPS      Z17, K2, Z2
+	VMULPS       Z16, Z17, Z16
+	VMOVAPS      Z16, K2, Z3
+	VMOVAPS      Z8, K2, Z4
+	VCMPPS       $0x1e, Z0, Z19, K2
+	VMULPS       Z18, Z18, Z8
+	VMULPS       Z19, Z3, Z16
+	VCMPPS       $0x1e, Z16, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z19, Z18, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z18, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z9, K2, Z4
+	VCMPPS       $0x1e, Z0, Z21, K2
+	VMULPS       Z20, Z20, Z8
+	VMULPS       Z21, Z3, Z9
+	VCMPPS       $0x1e, Z9, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z21, Z20, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z20, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z10, K2, Z4
+	VCMPPS       $0x1e, Z0, Z23, K2
+	VMULPS       Z22, Z22, Z8
+	VMULPS       Z23, Z3, Z9
+	VCMPPS       $0x1e, Z9, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z23, Z22, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z22, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z15, K2, Z4
+	VBROADCASTSS const3f333333<>+0(SB), Z8
+	VADDPS       Z8, Z5, Z8
+	VSUBPS       Z8, Z0, Z8
+	VDIVPS       Z1, Z8, Z8
+	VBROADCASTSS const3f4ccccd<>+0(SB), Z9
+	VADDPS       Z9, Z5, Z9
+	VSUBPS       Z9, Z0, Z9
+	VDIVPS       Z1, Z9, Z9
+	VBROADCASTSS const3f666667<>+0(SB), Z10
+	VADDPS       Z10, Z5, Z10
+	VSUBPS       Z10, Z0, Z10
+	VDIVPS       Z1, Z10, Z1
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	MOVQ         $0x00000000, BX
+
+sums13:
+	VMOVUPS     (AX)(BX*1), Z22
+	VMULPS      Z22, Z11, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMINSD     Z7, Z23, Z23
+	VMULPS      (SP)(BX*1), Z23, Z24
+	VADDPS      Z24, Z10, Z10
+	VMULPS      (CX)(BX*1), Z23, Z24
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z15, Z15
+	VMULPS      Z22, Z12, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMINSD     Z7, Z23, Z23
+	VMULPS      (SP)(BX*1), Z23, Z24
+	VADDPS      Z24, Z16, Z16
+	VMULPS      (CX)(BX*1), Z23, Z24
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z17, Z17
+	VMULPS      Z22, Z13, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMINUD     Z6, Z23, Z23
+	VPMINSD     Z7, Z23, Z23
+	VMULPS      (SP)(BX*1), Z23, Z24
+	VADDPS      Z24, Z18, Z18
+	VMULPS      (CX)(BX*1), Z23, Z24
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z19, Z19
+	VMULPS      Z22, Z14, Z22
+	VRNDSCALEPS $0x08, Z22, Z22
+	VPMINUD     Z6, Z22, Z22
+	VPMINSD     Z7, Z22, Z22
+	VMULPS      (SP)(BX*1), Z22, Z23
+	VADDPS      Z23, Z20, Z20
+	VMULPS      (CX)(BX*1), Z22, Z23
+	VMULPS      Z22, Z23, Z22
+	VADDPS      Z22, Z21, Z21
+	ADDQ        $0x40, BX
+	CMPQ        BX, DX
+	JL          sums13
+	VCMPPS      $0x1e, Z0, Z15, K2
+	VMULPS      Z10, Z10, Z22
+	VMULPS      Z15, Z3, Z23
+	VCMPPS      $0x1e, Z23, Z22, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z15, Z10, Z15
+	VMOVAPS     Z15, K2, Z2
+	VMULPS      Z10, Z15, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z11, K2, Z4
+	VCMPPS      $0x1e, Z0, Z17, K2
+	VMULPS      Z16, Z16, Z10
+	VMULPS      Z17, Z3, Z11
+	VCMPPS      $0x1e, Z11, Z10, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z17, Z16, Z10
+	VMOVAPS     Z10, K2, Z2
+	VMULPS      Z16, Z10, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z12, K2, Z4
+	VCMPPS      $0x1e, Z0, Z19, K2
+	VMULPS      Z18, Z18, Z10
+	VMULPS      Z19, Z3, Z11
+	VCMPPS      $0x1e, Z11, Z10, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z19, Z18, Z10
+	VMOVAPS     Z10, K2, Z2
+	VMULPS      Z18, Z10, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z13, K2, Z4
+	VCMPPS      $0x1e, Z0, Z21, K2
+	VMULPS      Z20, Z20, Z10
+	VMULPS      Z21, Z3, Z11
+	VCMPPS      $0x1e, Z11, Z10, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z21, Z20, Z10
+	VMOVAPS     Z10, K2, Z2
+	VMULPS      Z20, Z10, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z14, K2, Z4
+	VXORPS      Z10, Z10, Z10
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VXORPS      Z15, Z15, Z15
+	MOVQ        $0x00000000, BX
+
+sums17:
+	VMOVUPS     (AX)(BX*1), Z16
+	VMULPS      Z16, Z8, Z17
+	VRNDSCALEPS $0x08, Z17, Z17
+	VPMINUD     Z6, Z17, Z17
+	VPMINSD     Z7, Z17, Z17
+	VMULPS      (SP)(BX*1), Z17, Z18
+	VADDPS      Z18, Z10, Z10
+	VMULPS      (CX)(BX*1), Z17, Z18
+	VMULPS      Z17, Z18, Z17
+	VADDPS      Z17, Z11, Z11
+	VMULPS      Z16, Z9, Z17
+	VRNDSCALEPS $0x08, Z17, Z17
+	VPMINUD     Z6, Z17, Z17
+	VPMINSD     Z7, Z17, Z17
+	VMULPS      (SP)(BX*1), Z17, Z18
+	VADDPS      Z18, Z12, Z12
+	VMULPS      (CX)(BX*1), Z17, Z18
+	VMULPS      Z17, Z18, Z17
+	VADDPS      Z17, Z13, Z13
+	VMULPS      Z16, Z1, Z16
+	VRNDSCALEPS $0x08, Z16, Z16
+	VPMINUD     Z6, Z16, Z16
+	VPMINSD     Z7, Z16, Z16
+	VMULPS      (SP)(BX*1), Z16, Z17
+	VADDPS      Z17, Z14, Z14
+	VMULPS      (CX)(BX*1), Z16, Z17
+	VMULPS      Z16, Z17, Z16
+	VADDPS      Z16, Z15, Z15
+	ADDQ        $0x40, BX
+	CMPQ        BX, DX
+	JL          sums17
+	VCMPPS      $0x1e, Z0, Z11, K2
+	VMULPS      Z10, Z10, Z16
+	VMULPS      Z11, Z3, Z17
+	VCMPPS      $0x1e, Z17, Z16, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z11, Z10, Z11
+	VMOVAPS     Z11, K2, Z2
+	VMULPS      Z10, Z11, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z8, K2, Z4
+	VCMPPS      $0x1e, Z0, Z13, K2
+	VMULPS      Z12, Z12, Z8
+	VMULPS      Z13, Z3, Z10
+	VCMPPS      $0x1e, Z10, Z8, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z13, Z12, Z8
+	VMOVAPS     Z8, K2, Z2
+	VMULPS      Z12, Z8, Z8
+	VMOVAPS     Z8, K2, Z3
+	VMOVAPS     Z9, K2, Z4
+	VCMPPS      $0x1e, Z0, Z15, K2
+	VMULPS      Z14, Z14, Z8
+	VMULPS      Z15, Z3, Z9
+	VCMPPS      $0x1e, Z9, Z8, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z15, Z14, Z8
+	VMOVAPS     Z8, K2, Z2
+	VMULPS      Z14, Z8, Z8
+	VMOVAPS     Z8, K2, Z3
+	VMOVAPS     Z1, K2, Z4
+	MOVQ        codes+0(FP), CX
+	MOVQ        $0x00000000, BX
+
 codes:
-	VMULPS      (AX)(BX*1), Z5, Z1
+	VMULPS      (AX)(BX*1), Z4, Z1
 	VRNDSCALEPS $0x08, Z1, Z1
-	VMAXPS      Z1, Z3, Z1
-	VMINPS      Z1, Z4, Z1
-	VADDPS      Z2, Z1, Z1
+	VPMINUD     Z6, Z1, Z1
+	VPMINSD     Z7, Z1, Z1
+	VADDPS      Z5, Z1, Z1
 	VMOVAPS     Z0, K1, Z1
 	VCVTTPS2DQ  Z1, Z1
 	VPMOVDB     Z1, (CX)
@@ -934,29 +1357,77 @@ codes:
 	ADDQ        $0x40, BX
 	CMPQ        BX, DX
 	JL          codes
-	VMOVAPS     Z0, K1, Z7
+	VMOVAPS     Z0, K1, Z2
 	MOVQ        scale+40(FP), AX
-	VMOVUPS     Z7, (AX)
+	VMOVUPS     Z2, (AX)
 	VZEROUPPER
 	RET
 
 DATA const26901d7d<>+0(SB)/4, $0x26901d7d
 GLOBL const26901d7d<>(SB), RODATA|NOPTR, $4
 
-DATA constc1100000<>+0(SB)/4, $0xc1100000
-GLOBL constc1100000<>(SB), RODATA|NOPTR, $4
+DATA constbf666667<>+0(SB)/4, $0xbf666667
+GLOBL constbf666667<>(SB), RODATA|NOPTR, $4
+
+DATA constbf4ccccd<>+0(SB)/4, $0xbf4ccccd
+GLOBL constbf4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA constbf333333<>+0(SB)/4, $0xbf333333
+GLOBL constbf333333<>(SB), RODATA|NOPTR, $4
+
+DATA constbf19999a<>+0(SB)/4, $0xbf19999a
+GLOBL constbf19999a<>(SB), RODATA|NOPTR, $4
+
+DATA constbf000000<>+0(SB)/4, $0xbf000000
+GLOBL constbf000000<>(SB), RODATA|NOPTR, $4
+
+DATA constbecccccd<>+0(SB)/4, $0xbecccccd
+GLOBL constbecccccd<>(SB), RODATA|NOPTR, $4
+
+DATA constbe99999a<>+0(SB)/4, $0xbe99999a
+GLOBL constbe99999a<>(SB), RODATA|NOPTR, $4
+
+DATA constbe4ccccd<>+0(SB)/4, $0xbe4ccccd
+GLOBL constbe4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA constbdcccccd<>+0(SB)/4, $0xbdcccccd
+GLOBL constbdcccccd<>(SB), RODATA|NOPTR, $4
 
 DATA const3dcccccd<>+0(SB)/4, $0x3dcccccd
 GLOBL const3dcccccd<>(SB), RODATA|NOPTR, $4
 
+DATA const3e4ccccd<>+0(SB)/4, $0x3e4ccccd
+GLOBL const3e4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA const3e99999a<>+0(SB)/4, $0x3e99999a
+GLOBL const3e99999a<>(SB), RODATA|NOPTR, $4
+
+DATA const3ecccccd<>+0(SB)/4, $0x3ecccccd
+GLOBL const3ecccccd<>(SB), RODATA|NOPTR, $4
+
+DATA const3f000000<>+0(SB)/4, $0x3f000000
+GLOBL const3f000000<>(SB), RODATA|NOPTR, $4
+
+DATA const3f19999a<>+0(SB)/4, $0x3f19999a
+GLOBL const3f19999a<>(SB), RODATA|NOPTR, $4
+
+DATA const3f333333<>+0(SB)/4, $0x3f333333
+GLOBL const3f333333<>(SB), RODATA|NOPTR, $4
+
+DATA const3f4ccccd<>+0(SB)/4, $0x3f4ccccd
+GLOBL const3f4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA const3f666667<>+0(SB)/4, $0x3f666667
+GLOBL const3f666667<>(SB), RODATA|NOPTR, $4
+
 // func sym3AVX512(codes *uint8, x *float32, scale *float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·sym3AVX512(SB), $13056-24
 	MOVQ         $0x00000400, AX
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000000, CX
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
+	VXORPS       Z0, Z0, Z0
+	VXORPS       Z1, Z1, Z1
 	VBROADCASTSS const7fffffff<>+0(SB), Z2
 	MOVQ         $0x00000000, DX
 
@@ -976,175 +1447,175 @@ peak0:
 	VBROADCASTSS constc0800000<>+0(SB), Z1
 	VBROADCASTSS const40400000<>+0(SB), Z2
 	VDIVPS       Z0, Z1, Z0
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, DX
 
 first0:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z0, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z1, Z4
-	VMINPS       Z4, Z2, Z4
-	VMOVUPS      Z4, (SP)(DX*1)
-	VMULPS       Z3, Z3, Z31
-	VMULPS       Z3, Z31, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z31, Z31
-	VMULPS       Z4, Z31, Z4
-	VMOVUPS      Z3, 4096(SP)(DX*1)
-	VMOVUPS      Z4, 8192(SP)(DX*1)
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z4, Z6, Z6
+	VMOVUPS      (CX)(DX*1), Z5
+	VMULPS       Z5, Z0, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VPMINUD      Z1, Z6, Z6
+	VPMINSD      Z2, Z6, Z6
+	VMOVUPS      Z6, (SP)(DX*1)
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z5, Z5
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VMOVUPS      Z5, 4096(SP)(DX*1)
+	VMOVUPS      Z6, 8192(SP)(DX*1)
+	VADDPS       Z5, Z3, Z3
+	VADDPS       Z6, Z4, Z4
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first0
-	VMOVUPS      Z5, 12288(SP)
-	VMOVUPS      Z6, 12352(SP)
+	VMOVUPS      Z3, 12288(SP)
+	VMOVUPS      Z4, 12352(SP)
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000400, CX
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VXORPS       Z1, Z1, Z1
+	VBROADCASTSS const7fffffff<>+0(SB), Z2
 	MOVQ         $0x00000000, DX
 
 peak1:
-	VMOVUPS      (CX)(DX*1), Z1
-	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z8, Z2, K2
-	VMOVAPS      Z2, K2, Z8
-	VMOVAPS      Z1, K2, Z7
+	VMOVUPS      (CX)(DX*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K2
+	VMOVAPS      Z4, K2, Z1
+	VMOVAPS      Z3, K2, Z0
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           peak1
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z8, K2
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K2, Z7
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z1
-	VDIVPS       Z7, Z0, Z2
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z1, K2
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K2, Z0
+	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VBROADCASTSS const40400000<>+0(SB), Z2
+	VDIVPS       Z0, Z1, Z0
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, DX
 
 first1:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      Z4, 1024(SP)(DX*1)
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z3, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMOVUPS      Z3, 5120(SP)(DX*1)
-	VMOVUPS      Z4, 9216(SP)(DX*1)
-	VADDPS       Z3, Z9, Z9
-	VADDPS       Z4, Z10, Z10
+	VMOVUPS      (CX)(DX*1), Z5
+	VMULPS       Z5, Z0, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VPMINUD      Z1, Z6, Z6
+	VPMINSD      Z2, Z6, Z6
+	VMOVUPS      Z6, 1024(SP)(DX*1)
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z5, Z5
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VMOVUPS      Z5, 5120(SP)(DX*1)
+	VMOVUPS      Z6, 9216(SP)(DX*1)
+	VADDPS       Z5, Z3, Z3
+	VADDPS       Z6, Z4, Z4
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first1
-	VMOVUPS      Z9, 12416(SP)
-	VMOVUPS      Z10, 12480(SP)
+	VMOVUPS      Z3, 12416(SP)
+	VMOVUPS      Z4, 12480(SP)
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000800, CX
-	VPXORD       Z11, Z11, Z11
-	VPXORD       Z12, Z12, Z12
-	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VXORPS       Z1, Z1, Z1
+	VBROADCASTSS const7fffffff<>+0(SB), Z2
 	MOVQ         $0x00000000, DX
 
 peak2:
-	VMOVUPS      (CX)(DX*1), Z1
-	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z12, Z2, K3
-	VMOVAPS      Z2, K3, Z12
-	VMOVAPS      Z1, K3, Z11
+	VMOVUPS      (CX)(DX*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K3
+	VMOVAPS      Z4, K3, Z1
+	VMOVAPS      Z3, K3, Z0
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           peak2
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z12, K3
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K3, Z11
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z1
-	VDIVPS       Z11, Z0, Z2
-	VPXORD       Z13, Z13, Z13
-	VPXORD       Z14, Z14, Z14
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z1, K3
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K3, Z0
+	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VBROADCASTSS const40400000<>+0(SB), Z2
+	VDIVPS       Z0, Z1, Z0
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, DX
 
 first2:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      Z4, 2048(SP)(DX*1)
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z3, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMOVUPS      Z3, 6144(SP)(DX*1)
-	VMOVUPS      Z4, 10240(SP)(DX*1)
-	VADDPS       Z3, Z13, Z13
-	VADDPS       Z4, Z14, Z14
+	VMOVUPS      (CX)(DX*1), Z5
+	VMULPS       Z5, Z0, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VPMINUD      Z1, Z6, Z6
+	VPMINSD      Z2, Z6, Z6
+	VMOVUPS      Z6, 2048(SP)(DX*1)
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z5, Z5
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VMOVUPS      Z5, 6144(SP)(DX*1)
+	VMOVUPS      Z6, 10240(SP)(DX*1)
+	VADDPS       Z5, Z3, Z3
+	VADDPS       Z6, Z4, Z4
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first2
-	VMOVUPS      Z13, 12544(SP)
-	VMOVUPS      Z14, 12608(SP)
+	VMOVUPS      Z3, 12544(SP)
+	VMOVUPS      Z4, 12608(SP)
 	MOVQ         x+8(FP), CX
 	ADDQ         $0x00000c00, CX
-	VPXORD       Z15, Z15, Z15
-	VPXORD       Z16, Z16, Z16
-	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VXORPS       Z1, Z1, Z1
+	VBROADCASTSS const7fffffff<>+0(SB), Z2
 	MOVQ         $0x00000000, DX
 
 peak3:
-	VMOVUPS      (CX)(DX*1), Z1
-	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z16, Z2, K4
-	VMOVAPS      Z2, K4, Z16
-	VMOVAPS      Z1, K4, Z15
+	VMOVUPS      (CX)(DX*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K4
+	VMOVAPS      Z4, K4, Z1
+	VMOVAPS      Z3, K4, Z0
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           peak3
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z16, K4
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K4, Z15
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z1
-	VDIVPS       Z15, Z0, Z2
-	VPXORD       Z17, Z17, Z17
-	VPXORD       Z18, Z18, Z18
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z1, K4
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K4, Z0
+	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VBROADCASTSS const40400000<>+0(SB), Z2
+	VDIVPS       Z0, Z1, Z0
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, DX
 
 first3:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      Z4, 3072(SP)(DX*1)
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z3, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMOVUPS      Z3, 7168(SP)(DX*1)
-	VMOVUPS      Z4, 11264(SP)(DX*1)
-	VADDPS       Z3, Z17, Z17
-	VADDPS       Z4, Z18, Z18
+	VMOVUPS      (CX)(DX*1), Z5
+	VMULPS       Z5, Z0, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VPMINUD      Z1, Z6, Z6
+	VPMINSD      Z2, Z6, Z6
+	VMOVUPS      Z6, 3072(SP)(DX*1)
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z5, Z5
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VMOVUPS      Z5, 7168(SP)(DX*1)
+	VMOVUPS      Z6, 11264(SP)(DX*1)
+	VADDPS       Z5, Z3, Z3
+	VADDPS       Z6, Z4, Z4
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           first3
-	VMOVUPS      Z17, 12672(SP)
-	VMOVUPS      Z18, 12736(SP)
+	VMOVUPS      Z3, 12672(SP)
+	VMOVUPS      Z4, 12736(SP)
 	MOVQ         x+8(FP), CX
 	VBROADCASTSS const4b400000<>+0(SB), Z0
 	VBROADCASTSS const007fffff<>+0(SB), Z1
@@ -1181,8 +1652,8 @@ improve:
 	VBROADCASTSS const0554ad2e<>+0(SB), Z8
 	VCMPPS       $0x11, Z8, Z5, K6
 	KORW         K6, K5, K5
-	VPXORD       Z19, Z19, Z19
-	VCMPPS       $0x1e, Z19, Z5, K6
+	VXORPS       Z8, Z8, Z8
+	VCMPPS       $0x1e, Z8, Z5, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep0
@@ -1206,8 +1677,8 @@ improve:
 	VMOVUPS      12352(SP), Z10
 	VCMPPS       $0x04, Z4, Z7, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z20, Z20, Z20
-	VCMPPS       $0x1e, Z20, Z6, K6
+	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z6, K6
 	KANDW        K6, K5, K5
 	VMULPS       Z5, Z5, Z4
 	VMULPS       Z10, Z4, Z4
@@ -1259,8 +1730,8 @@ keep0:
 	VBROADCASTSS const0554ad2e<>+0(SB), Z8
 	VCMPPS       $0x11, Z8, Z5, K6
 	KORW         K6, K5, K5
-	VPXORD       Z21, Z21, Z21
-	VCMPPS       $0x1e, Z21, Z5, K6
+	VXORPS       Z8, Z8, Z8
+	VCMPPS       $0x1e, Z8, Z5, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep1
@@ -1284,8 +1755,8 @@ keep0:
 	VMOVUPS      12480(SP), Z10
 	VCMPPS       $0x04, Z4, Z7, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z22, Z22, Z22
-	VCMPPS       $0x1e, Z22, Z6, K6
+	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z6, K6
 	KANDW        K6, K5, K5
 	VMULPS       Z5, Z5, Z4
 	VMULPS       Z10, Z4, Z4
@@ -1337,8 +1808,8 @@ keep1:
 	VBROADCASTSS const0554ad2e<>+0(SB), Z8
 	VCMPPS       $0x11, Z8, Z5, K6
 	KORW         K6, K5, K5
-	VPXORD       Z23, Z23, Z23
-	VCMPPS       $0x1e, Z23, Z5, K6
+	VXORPS       Z8, Z8, Z8
+	VCMPPS       $0x1e, Z8, Z5, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep2
@@ -1362,8 +1833,8 @@ keep1:
 	VMOVUPS      12608(SP), Z10
 	VCMPPS       $0x04, Z4, Z7, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z24, Z24, Z24
-	VCMPPS       $0x1e, Z24, Z6, K6
+	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z6, K6
 	KANDW        K6, K5, K5
 	VMULPS       Z5, Z5, Z4
 	VMULPS       Z10, Z4, Z4
@@ -1415,8 +1886,8 @@ keep2:
 	VBROADCASTSS const0554ad2e<>+0(SB), Z8
 	VCMPPS       $0x11, Z8, Z5, K6
 	KORW         K6, K5, K5
-	VPXORD       Z25, Z25, Z25
-	VCMPPS       $0x1e, Z25, Z5, K6
+	VXORPS       Z8, Z8, Z8
+	VCMPPS       $0x1e, Z8, Z5, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep3
@@ -1440,8 +1911,8 @@ keep2:
 	VMOVUPS      12736(SP), Z10
 	VCMPPS       $0x04, Z4, Z7, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z26, Z26, Z26
-	VCMPPS       $0x1e, Z26, Z6, K6
+	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z6, K6
 	KANDW        K6, K5, K5
 	VMULPS       Z5, Z5, Z4
 	VMULPS       Z10, Z4, Z4
@@ -1477,95 +1948,95 @@ keep3:
 	JNE   sweep
 
 settled:
-	VPXORD       Z27, Z27, Z27
-	VBROADCASTSS const40800000<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
 	MOVQ         codes+0(FP), CX
 	ADDQ         $0x00000000, CX
 	MOVQ         $0x00000000, DX
 
 codes0:
-	VADDPS       (SP)(DX*1), Z0, Z1
-	VMOVAPS      Z27, K1, Z1
-	VCVTTPS2DQ   Z1, Z1
-	VPMOVDB      Z1, (CX)
+	VADDPS       (SP)(DX*1), Z1, Z2
+	VMOVAPS      Z0, K1, Z2
+	VCVTTPS2DQ   Z2, Z2
+	VPMOVDB      Z2, (CX)
 	ADDQ         $0x10, CX
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           codes0
-	VMOVUPS      12288(SP), Z0
-	VMOVUPS      12352(SP), Z1
-	VCMPPS       $0x1e, Z27, Z1, K5
+	VMOVUPS      12288(SP), Z1
+	VMOVUPS      12352(SP), Z2
+	VCMPPS       $0x1e, Z0, Z2, K5
 	KANDNW       K5, K1, K1
-	VDIVPS       Z1, Z0, Z0
+	VDIVPS       Z2, Z1, Z0
 	VMOVAPS.Z    Z0, K1, Z0
 	MOVQ         scale+16(FP), CX
 	VMOVUPS      Z0, (CX)
-	VPXORD       Z28, Z28, Z28
-	VBROADCASTSS const40800000<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
 	MOVQ         codes+0(FP), CX
 	ADDQ         $0x00000100, CX
 	MOVQ         $0x00000000, DX
 
 codes1:
-	VADDPS       1024(SP)(DX*1), Z0, Z1
-	VMOVAPS      Z28, K2, Z1
-	VCVTTPS2DQ   Z1, Z1
-	VPMOVDB      Z1, (CX)
+	VADDPS       1024(SP)(DX*1), Z1, Z2
+	VMOVAPS      Z0, K2, Z2
+	VCVTTPS2DQ   Z2, Z2
+	VPMOVDB      Z2, (CX)
 	ADDQ         $0x10, CX
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           codes1
-	VMOVUPS      12416(SP), Z0
-	VMOVUPS      12480(SP), Z1
-	VCMPPS       $0x1e, Z28, Z1, K1
+	VMOVUPS      12416(SP), Z1
+	VMOVUPS      12480(SP), Z2
+	VCMPPS       $0x1e, Z0, Z2, K1
 	KANDNW       K1, K2, K1
-	VDIVPS       Z1, Z0, Z0
+	VDIVPS       Z2, Z1, Z0
 	VMOVAPS.Z    Z0, K1, Z0
 	MOVQ         scale+16(FP), CX
 	VMOVUPS      Z0, 64(CX)
-	VPXORD       Z29, Z29, Z29
-	VBROADCASTSS const40800000<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
 	MOVQ         codes+0(FP), CX
 	ADDQ         $0x00000200, CX
 	MOVQ         $0x00000000, DX
 
 codes2:
-	VADDPS       2048(SP)(DX*1), Z0, Z1
-	VMOVAPS      Z29, K3, Z1
-	VCVTTPS2DQ   Z1, Z1
-	VPMOVDB      Z1, (CX)
+	VADDPS       2048(SP)(DX*1), Z1, Z2
+	VMOVAPS      Z0, K3, Z2
+	VCVTTPS2DQ   Z2, Z2
+	VPMOVDB      Z2, (CX)
 	ADDQ         $0x10, CX
 	ADDQ         $0x40, DX
 	CMPQ         DX, AX
 	JL           codes2
-	VMOVUPS      12544(SP), Z0
-	VMOVUPS      12608(SP), Z1
-	VCMPPS       $0x1e, Z29, Z1, K1
+	VMOVUPS      12544(SP), Z1
+	VMOVUPS      12608(SP), Z2
+	VCMPPS       $0x1e, Z0, Z2, K1
 	KANDNW       K1, K3, K1
-	VDIVPS       Z1, Z0, Z0
+	VDIVPS       Z2, Z1, Z0
 	VMOVAPS.Z    Z0, K1, Z0
 	MOVQ         scale+16(FP), CX
 	VMOVUPS      Z0, 128(CX)
-	VPXORD       Z30, Z30, Z30
-	VBROADCASTSS const40800000<>+0(SB), Z0
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
 	MOVQ         codes+0(FP), CX
 	ADDQ         $0x00000300, CX
 	MOVQ         $0x00000000, DX
 
 codes3:
-	VADDPS     3072(SP)(DX*1), Z0, Z1
-	VMOVAPS    Z30, K4, Z1
-	VCVTTPS2DQ Z1, Z1
-	VPMOVDB    Z1, (CX)
+	VADDPS     3072(SP)(DX*1), Z1, Z2
+	VMOVAPS    Z0, K4, Z2
+	VCVTTPS2DQ Z2, Z2
+	VPMOVDB    Z2, (CX)
 	ADDQ       $0x10, CX
 	ADDQ       $0x40, DX
 	CMPQ       DX, AX
 	JL         codes3
-	VMOVUPS    12672(SP), Z0
-	VMOVUPS    12736(SP), Z1
-	VCMPPS     $0x1e, Z30, Z1, K1
+	VMOVUPS    12672(SP), Z1
+	VMOVUPS    12736(SP), Z2
+	VCMPPS     $0x1e, Z0, Z2, K1
 	KANDNW     K1, K4, K1
-	VDIVPS     Z1, Z0, Z0
+	VDIVPS     Z2, Z1, Z0
 	VMOVAPS.Z  Z0, K1, Z0
 	MOVQ       scale+16(FP), AX
 	VMOVUPS    Z0, 192(AX)
@@ -1603,14 +2074,14 @@ DATA const40800000<>+0(SB)/4, $0x40800000
 GLOBL const40800000<>(SB), RODATA|NOPTR, $4
 
 // func posAVX512(codes *uint8, x *float32, w *float32, n int, levels int32, scale *float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·posAVX512(SB), $2112-48
 	MOVQ   x+8(FP), AX
 	MOVQ   w+16(FP), CX
 	MOVQ   n+24(FP), DX
 	SHLQ   $0x06, DX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
 	MOVQ   $0x00000000, BX
 
 peak:
@@ -1626,95 +2097,95 @@ peak:
 	MOVL         levels+32(FP), BX
 	VMOVD        BX, X2
 	VPBROADCASTD X2, Z2
-	VCVTDQ2PS    Z2, Z7
-	VBROADCASTSS const4b400000<>+0(SB), Z8
-	VBROADCASTSS const007fffff<>+0(SB), Z9
-	VBROADCASTSS const00400000<>+0(SB), Z10
-	VDIVPS       Z1, Z7, Z11
-	VPXORD       Z3, Z3, Z3
-	VBROADCASTSS const3f800000<>+0(SB), Z12
-	VDIVPS       Z11, Z12, Z12
+	VCVTDQ2PS    Z2, Z3
+	VBROADCASTSS const4b400000<>+0(SB), Z4
+	VBROADCASTSS const007fffff<>+0(SB), Z5
+	VBROADCASTSS const00400000<>+0(SB), Z6
+	VDIVPS       Z1, Z3, Z7
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS const3f800000<>+0(SB), Z9
+	VDIVPS       Z7, Z9, Z9
 	MOVQ         $0x00000000, BX
 
 exact:
-	VMULPS       (AX)(BX*1), Z11, Z13
-	VADDPS       Z8, Z13, Z13
-	VPANDD       Z9, Z13, Z13
-	VPSUBD       Z10, Z13, Z13
-	VBROADCASTSS const000000ff<>+0(SB), Z14
-	VPANDD       Z14, Z13, Z13
-	VMOVUPS      (AX)(BX*1), Z14
-	VCVTDQ2PS    Z13, Z13
-	VMULPS       Z13, Z12, Z13
-	VSUBPS       Z13, Z14, Z13
-	VMULPS       (CX)(BX*1), Z13, Z14
-	VMULPS       Z13, Z14, Z13
-	VADDPS       Z13, Z3, Z3
+	VMULPS       (AX)(BX*1), Z7, Z10
+	VADDPS       Z4, Z10, Z10
+	VPANDD       Z5, Z10, Z10
+	VPSUBD       Z6, Z10, Z10
+	VBROADCASTSS const000000ff<>+0(SB), Z11
+	VPANDD       Z11, Z10, Z10
+	VMOVUPS      (AX)(BX*1), Z11
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z10, Z9, Z10
+	VSUBPS       Z10, Z11, Z10
+	VMULPS       (CX)(BX*1), Z10, Z11
+	VMULPS       Z10, Z11, Z10
+	VADDPS       Z10, Z8, Z8
 	ADDQ         $0x40, BX
 	CMPQ         BX, DX
 	JL           exact
-	VBROADCASTSS constc0800000<>+0(SB), Z12
+	VBROADCASTSS constc0800000<>+0(SB), Z9
 	MOVL         $0x00000009, BX
 
 candidate:
 	CMPL         BX, $0x05
 	JE           next
-	VBROADCASTSS const3dcccccd<>+0(SB), Z13
-	VMULPS       Z12, Z13, Z13
-	VADDPS       Z7, Z13, Z13
-	VDIVPS       Z1, Z13, Z13
-	VBROADCASTSS const3f800000<>+0(SB), Z14
-	VDIVPS       Z13, Z14, Z14
-	VPXORD       Z4, Z4, Z4
+	VBROADCASTSS const3dcccccd<>+0(SB), Z10
+	VMULPS       Z9, Z10, Z10
+	VADDPS       Z3, Z10, Z10
+	VDIVPS       Z1, Z10, Z10
+	VBROADCASTSS const3f800000<>+0(SB), Z11
+	VDIVPS       Z10, Z11, Z11
+	VXORPS       Z12, Z12, Z12
 	MOVQ         $0x00000000, SI
 
 error:
-	VMULPS    (AX)(SI*1), Z13, Z15
-	VADDPS    Z8, Z15, Z15
-	VPANDD    Z9, Z15, Z15
-	VPSUBD    Z10, Z15, Z15
-	VPMINSD   Z15, Z2, Z15
-	VMOVUPS   (AX)(SI*1), Z16
-	VCVTDQ2PS Z15, Z15
-	VMULPS    Z15, Z14, Z15
-	VSUBPS    Z15, Z16, Z15
-	VMULPS    (CX)(SI*1), Z15, Z16
-	VMULPS    Z15, Z16, Z15
-	VADDPS    Z15, Z4, Z4
+	VMULPS    (AX)(SI*1), Z10, Z13
+	VADDPS    Z4, Z13, Z13
+	VPANDD    Z5, Z13, Z13
+	VPSUBD    Z6, Z13, Z13
+	VPMINSD   Z13, Z2, Z13
+	VMOVUPS   (AX)(SI*1), Z14
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z13, Z11, Z13
+	VSUBPS    Z13, Z14, Z13
+	VMULPS    (CX)(SI*1), Z13, Z14
+	VMULPS    Z13, Z14, Z13
+	VADDPS    Z13, Z12, Z12
 	ADDQ      $0x40, SI
 	CMPQ      SI, DX
 	JL        error
-	VCMPPS    $0x11, Z3, Z4, K2
-	VMOVAPS   Z4, K2, Z3
-	VMOVAPS   Z13, K2, Z11
+	VCMPPS    $0x11, Z8, Z12, K2
+	VMOVAPS   Z12, K2, Z8
+	VMOVAPS   Z10, K2, Z7
 
 next:
-	VBROADCASTSS const3f800000<>+0(SB), Z13
-	VADDPS       Z13, Z12, Z12
+	VBROADCASTSS const3f800000<>+0(SB), Z10
+	VADDPS       Z10, Z9, Z9
 	DECL         BX
 	JNE          candidate
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
 	MOVQ         $0x00000000, BX
 
 fit:
-	VMOVUPS      (AX)(BX*1), Z1
-	VMOVUPS      (CX)(BX*1), Z3
-	VMULPS       Z1, Z11, Z4
-	VADDPS       Z8, Z4, Z4
-	VPANDD       Z9, Z4, Z4
-	VPSUBD       Z10, Z4, Z4
-	VPMINSD      Z4, Z2, Z4
-	VBROADCASTSS const000000ff<>+0(SB), Z7
-	VPANDD       Z7, Z4, Z7
-	VMOVUPS      Z7, (SP)(BX*1)
-	VCVTDQ2PS    Z4, Z4
-	VMULPS       Z1, Z3, Z1
-	VMULPS       Z4, Z1, Z1
-	VADDPS       Z1, Z5, Z5
-	VMULPS       Z4, Z3, Z1
-	VMULPS       Z4, Z1, Z1
-	VADDPS       Z1, Z6, Z6
+	VMOVUPS      (AX)(BX*1), Z8
+	VMOVUPS      (CX)(BX*1), Z9
+	VMULPS       Z8, Z7, Z10
+	VADDPS       Z4, Z10, Z10
+	VPANDD       Z5, Z10, Z10
+	VPSUBD       Z6, Z10, Z10
+	VPMINSD      Z10, Z2, Z10
+	VBROADCASTSS const000000ff<>+0(SB), Z11
+	VPANDD       Z11, Z10, Z11
+	VMOVUPS      Z11, (SP)(BX*1)
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z8, Z9, Z8
+	VMULPS       Z10, Z8, Z8
+	VADDPS       Z8, Z1, Z1
+	VMULPS       Z10, Z9, Z8
+	VMULPS       Z10, Z8, Z8
+	VADDPS       Z8, Z3, Z3
 	ADDQ         $0x40, BX
 	CMPQ         BX, DX
 	JL           fit
@@ -1725,45 +2196,45 @@ sweep:
 	MOVQ  $0x00000000, SI
 
 improve:
-	VMOVUPS      (AX)(SI*1), Z1
-	VMOVUPS      (CX)(SI*1), Z3
-	VMOVUPS      (SP)(SI*1), Z4
-	VCVTDQ2PS    Z4, Z7
-	VMULPS       Z1, Z3, Z11
-	VMULPS       Z7, Z11, Z12
-	VSUBPS       Z12, Z5, Z12
-	VMULPS       Z7, Z3, Z13
-	VMULPS       Z7, Z13, Z7
-	VSUBPS       Z7, Z6, Z7
-	VMULPS       Z7, Z1, Z1
-	VDIVPS       Z12, Z1, Z1
-	VADDPS       Z8, Z1, Z1
-	VPANDD       Z9, Z1, Z1
-	VPSUBD       Z10, Z1, Z1
-	VPMINSD      Z1, Z2, Z1
+	VMOVUPS      (AX)(SI*1), Z7
+	VMOVUPS      (CX)(SI*1), Z8
+	VMOVUPS      (SP)(SI*1), Z9
+	VCVTDQ2PS    Z9, Z10
+	VMULPS       Z7, Z8, Z11
+	VMULPS       Z10, Z11, Z12
+	VSUBPS       Z12, Z1, Z12
+	VMULPS       Z10, Z8, Z13
+	VMULPS       Z10, Z13, Z10
+	VSUBPS       Z10, Z3, Z10
+	VMULPS       Z10, Z7, Z7
+	VDIVPS       Z12, Z7, Z7
+	VADDPS       Z4, Z7, Z7
+	VPANDD       Z5, Z7, Z7
+	VPSUBD       Z6, Z7, Z7
+	VPMINSD      Z7, Z2, Z7
 	VCMPPS       $0x1e, Z0, Z12, K2
-	VCMPPS       $0x1e, Z0, Z7, K4
+	VCMPPS       $0x1e, Z0, Z10, K4
 	KANDW        K4, K2, K2
-	VPCMPEQD     Z4, Z1, K4
+	VPCMPEQD     Z9, Z7, K4
 	KANDNW       K2, K4, K2
-	VCVTDQ2PS    Z1, Z13
+	VCVTDQ2PS    Z7, Z13
 	VMULPS       Z13, Z11, Z11
 	VADDPS       Z11, Z12, Z11
-	VMULPS       Z13, Z3, Z3
-	VMULPS       Z13, Z3, Z3
-	VADDPS       Z3, Z7, Z3
-	VMULPS       Z11, Z11, Z7
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z5, Z5, Z12
-	VMULPS       Z3, Z12, Z12
-	VCMPPS       $0x1e, Z12, Z7, K4
+	VMULPS       Z13, Z8, Z8
+	VMULPS       Z13, Z8, Z8
+	VADDPS       Z8, Z10, Z8
+	VMULPS       Z11, Z11, Z10
+	VMULPS       Z3, Z10, Z10
+	VMULPS       Z1, Z1, Z12
+	VMULPS       Z8, Z12, Z12
+	VCMPPS       $0x1e, Z12, Z10, K4
 	KANDW        K4, K2, K2
-	VMOVAPS      Z11, K2, Z5
-	VMOVAPS      Z3, K2, Z6
-	VBROADCASTSS const000000ff<>+0(SB), Z3
-	VPANDD       Z3, Z1, Z1
-	VMOVAPS      Z1, K2, Z4
-	VMOVUPS      Z4, (SP)(SI*1)
+	VMOVAPS      Z11, K2, Z1
+	VMOVAPS      Z8, K2, Z3
+	VBROADCASTSS const000000ff<>+0(SB), Z8
+	VPANDD       Z8, Z7, Z7
+	VMOVAPS      Z7, K2, Z9
+	VMOVUPS      Z9, (SP)(SI*1)
 	KORW         K2, K3, K3
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
@@ -1778,16 +2249,16 @@ settled:
 	MOVQ $0x00000000, CX
 
 codes:
-	VMOVUPS   (SP)(CX*1), Z1
-	VMOVAPS   Z0, K1, Z1
-	VPMOVDB   Z1, (AX)
+	VMOVUPS   (SP)(CX*1), Z2
+	VMOVAPS   Z0, K1, Z2
+	VPMOVDB   Z2, (AX)
 	ADDQ      $0x10, AX
 	ADDQ      $0x40, CX
 	CMPQ      CX, DX
 	JL        codes
-	VCMPPS    $0x1e, Z0, Z6, K2
+	VCMPPS    $0x1e, Z0, Z3, K2
 	KANDNW    K2, K1, K1
-	VDIVPS    Z6, Z5, Z0
+	VDIVPS    Z3, Z1, Z0
 	VMOVAPS.Z Z0, K1, Z0
 	MOVQ      scale+40(FP), AX
 	VMOVUPS   Z0, (AX)
@@ -1798,14 +2269,14 @@ DATA const000000ff<>+0(SB)/4, $0x000000ff
 GLOBL const000000ff<>(SB), RODATA|NOPTR, $4
 
 // func iq4AVX512(x *float32, w *float32, n int, scale *float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·iq4AVX512(SB), $128-32
 	MOVQ         x+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         n+16(FP), DX
 	SHLQ         $0x06, DX
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
+	VXORPS       Z0, Z0, Z0
+	VXORPS       Z1, Z1, Z1
 	VBROADCASTSS const7fffffff<>+0(SB), Z2
 	MOVQ         $0x00000000, BX
 
@@ -1827,97 +2298,97 @@ peak:
 	VBROADCASTSS constc3000000<>+0(SB), Z2
 	VBROADCASTSS const42fe0000<>+0(SB), Z3
 	VMOVUPS      iq4Middle<>+0(SB), Z4
-	VMOVUPS      iq4Middle<>+64(SB), Z12
-	VMOVUPS      iq4Below<>+0(SB), Z13
-	VMOVUPS      iq4Below<>+64(SB), Z14
-	VMOVUPS      iq4Above<>+0(SB), Z15
-	VMOVUPS      iq4Above<>+64(SB), Z16
-	VBROADCASTSS constc2fe0000<>+0(SB), Z17
-	VBROADCASTSS const3f800000<>+0(SB), Z18
-	VBROADCASTSS const80000000<>+0(SB), Z19
-	VPXORD       Z19, Z0, Z0
-	VDIVPS       Z17, Z0, Z0
-	VDIVPS       Z0, Z18, Z0
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
+	VMOVUPS      iq4Middle<>+64(SB), Z5
+	VMOVUPS      iq4Below<>+0(SB), Z6
+	VMOVUPS      iq4Below<>+64(SB), Z7
+	VMOVUPS      iq4Above<>+0(SB), Z8
+	VMOVUPS      iq4Above<>+64(SB), Z9
+	VBROADCASTSS constc2fe0000<>+0(SB), Z10
+	VBROADCASTSS const3f800000<>+0(SB), Z11
+	VBROADCASTSS const80000000<>+0(SB), Z12
+	VPXORD       Z12, Z0, Z0
+	VDIVPS       Z10, Z0, Z0
+	VDIVPS       Z0, Z11, Z0
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
 	MOVQ         $0x00000000, BX
 
 first:
-	VMOVUPS          (AX)(BX*1), Z17
-	VMULPS           Z17, Z0, Z18
-	VMINPS           Z18, Z3, Z18
-	VMAXPS           Z18, Z2, Z18
-	VMULPS           Z1, Z18, Z19
-	VCVTPS2DQ.RD_SAE Z19, Z19
-	VMOVAPS          Z19, Z20
-	VPERMI2PS        Z14, Z13, Z20
-	VMOVAPS          Z19, Z21
-	VPERMI2PS        Z12, Z4, Z21
-	VCMPPS           $0x1d, Z21, Z18, K2
-	VMOVAPS          Z19, Z18
-	VPERMI2PS        Z16, Z15, Z18
-	VMOVAPS          Z18, K2, Z20
-	VMULPS           (CX)(BX*1), Z20, Z18
-	VMULPS           Z17, Z18, Z17
-	VADDPS           Z17, Z5, Z5
-	VMULPS           Z20, Z18, Z17
-	VADDPS           Z17, Z6, Z6
+	VMOVUPS          (AX)(BX*1), Z12
+	VMULPS           Z12, Z0, Z13
+	VMINPS           Z13, Z3, Z13
+	VMAXPS           Z13, Z2, Z13
+	VMULPS           Z1, Z13, Z14
+	VCVTPS2DQ.RD_SAE Z14, Z14
+	VMOVAPS          Z14, Z15
+	VPERMI2PS        Z7, Z6, Z15
+	VMOVAPS          Z14, Z16
+	VPERMI2PS        Z5, Z4, Z16
+	VCMPPS           $0x1d, Z16, Z13, K2
+	VMOVAPS          Z14, Z13
+	VPERMI2PS        Z9, Z8, Z13
+	VMOVAPS          Z13, K2, Z15
+	VMULPS           (CX)(BX*1), Z15, Z13
+	VMULPS           Z12, Z13, Z12
+	VADDPS           Z12, Z10, Z10
+	VMULPS           Z15, Z13, Z12
+	VADDPS           Z12, Z11, Z11
 	ADDQ             $0x40, BX
 	CMPQ             BX, DX
 	JL               first
-	VPXORD           Z7, Z7, Z7
-	VCMPPS           $0x1e, Z7, Z6, K2
-	VDIVPS           Z6, Z5, Z0
+	VXORPS           Z0, Z0, Z0
+	VCMPPS           $0x1e, Z0, Z11, K2
+	VDIVPS           Z11, Z10, Z0
 	VMOVAPS.Z        Z0, K2, Z0
-	VMULPS           Z5, Z0, Z5
-	VBROADCASTSS     constc3060000<>+0(SB), Z6
+	VMULPS           Z10, Z0, Z10
+	VBROADCASTSS     constc3060000<>+0(SB), Z11
 	MOVL             $0x0000000f, BX
 
 candidate:
-	VDIVPS 64(SP), Z6, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
+	VDIVPS 64(SP), Z11, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
 	MOVQ   $0x00000000, SI
 
 sums:
-	VMOVUPS          (AX)(SI*1), Z17
-	VMULPS           Z17, Z7, Z18
-	VMINPS           Z18, Z3, Z18
-	VMAXPS           Z18, Z2, Z18
-	VMULPS           Z1, Z18, Z19
-	VCVTPS2DQ.RD_SAE Z19, Z19
-	VMOVAPS          Z19, Z20
-	VPERMI2PS        Z14, Z13, Z20
-	VMOVAPS          Z19, Z21
-	VPERMI2PS        Z12, Z4, Z21
-	VCMPPS           $0x1d, Z21, Z18, K2
-	VMOVAPS          Z19, Z18
-	VPERMI2PS        Z16, Z15, Z18
-	VMOVAPS          Z18, K2, Z20
-	VMULPS           (CX)(SI*1), Z20, Z18
-	VMULPS           Z17, Z18, Z17
-	VADDPS           Z17, Z8, Z8
-	VMULPS           Z20, Z18, Z17
-	VADDPS           Z17, Z9, Z9
+	VMOVUPS          (AX)(SI*1), Z15
+	VMULPS           Z15, Z12, Z16
+	VMINPS           Z16, Z3, Z16
+	VMAXPS           Z16, Z2, Z16
+	VMULPS           Z1, Z16, Z17
+	VCVTPS2DQ.RD_SAE Z17, Z17
+	VMOVAPS          Z17, Z18
+	VPERMI2PS        Z7, Z6, Z18
+	VMOVAPS          Z17, Z19
+	VPERMI2PS        Z5, Z4, Z19
+	VCMPPS           $0x1d, Z19, Z16, K2
+	VMOVAPS          Z17, Z16
+	VPERMI2PS        Z9, Z8, Z16
+	VMOVAPS          Z16, K2, Z18
+	VMULPS           (CX)(SI*1), Z18, Z16
+	VMULPS           Z15, Z16, Z15
+	VADDPS           Z15, Z13, Z13
+	VMULPS           Z18, Z16, Z15
+	VADDPS           Z15, Z14, Z14
 	ADDQ             $0x40, SI
 	CMPQ             SI, DX
 	JL               sums
-	VPXORD           Z10, Z10, Z10
-	VCMPPS           $0x1e, Z10, Z9, K2
-	VMULPS           Z8, Z8, Z7
-	VMULPS           Z9, Z5, Z17
-	VCMPPS           $0x1e, Z17, Z7, K3
+	VXORPS           Z12, Z12, Z12
+	VCMPPS           $0x1e, Z12, Z14, K2
+	VMULPS           Z13, Z13, Z12
+	VMULPS           Z14, Z10, Z15
+	VCMPPS           $0x1e, Z15, Z12, K3
 	KANDW            K3, K2, K2
-	VDIVPS           Z9, Z8, Z7
-	VMOVAPS          Z7, K2, Z0
-	VMULPS           Z8, Z0, Z7
-	VMOVAPS          Z7, K2, Z5
-	VBROADCASTSS     const3f800000<>+0(SB), Z7
-	VADDPS           Z7, Z6, Z6
+	VDIVPS           Z14, Z13, Z12
+	VMOVAPS          Z12, K2, Z0
+	VMULPS           Z13, Z0, Z12
+	VMOVAPS          Z12, K2, Z10
+	VBROADCASTSS     const3f800000<>+0(SB), Z12
+	VADDPS           Z12, Z11, Z11
 	DECL             BX
 	JNE              candidate
-	VPXORD           Z11, Z11, Z11
-	VMOVAPS          Z11, K1, Z0
+	VXORPS           Z1, Z1, Z1
+	VMOVAPS          Z1, K1, Z0
 	MOVQ             scale+24(FP), AX
 	VMOVUPS          Z0, (AX)
 	VZEROUPPER
@@ -2196,8 +2667,8 @@ initial0:
 	VSUBPS   Y2, Y5, Y5
 	VMULPS   Y5, Y3, Y5
 	VROUNDPS $0x08, Y5, Y5
-	VMAXPS   Y5, Y0, Y5
-	VMINPS   Y5, Y1, Y5
+	VPMAXSD  Y0, Y5, Y5
+	VPMINSD  Y1, Y5, Y5
 	VMOVUPS  Y5, 448(SP)(DI*1)
 	ADDQ     $0x40, DI
 	CMPQ     DI, DX
@@ -2288,8 +2759,8 @@ fit:
 	VSUBPS    Y2, Y7, Y8
 	VMULPS    Y8, Y3, Y8
 	VROUNDPS  $0x08, Y8, Y8
-	VMAXPS    Y8, Y0, Y8
-	VMINPS    Y8, Y1, Y8
+	VPMAXSD   Y0, Y8, Y8
+	VPMINSD   Y1, Y8, Y8
 	VMOVUPS   Y8, 448(SP)(R9*1)
 	VMULPS    (SI)(R9*1), Y8, Y9
 	VADDPS    Y9, Y4, Y4
@@ -2393,8 +2864,8 @@ codes0:
 	VSUBPS       Y5, Y6, Y6
 	VMULPS       Y6, Y4, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y0, Y6
-	VMINPS       Y6, Y1, Y6
+	VPMAXSD      Y0, Y6, Y6
+	VPMINSD      Y1, Y6, Y6
 	VBLENDVPS    Y3, Y0, Y6, Y6
 	VCVTTPS2DQ   Y6, Y6
 	VEXTRACTI128 $0x01, Y6, X7
@@ -2436,7 +2907,7 @@ fine0:
 
 // func symAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
 // Requires: AVX, AVX2, SSE
-TEXT ·symAVX2(SB), $0-48
+TEXT ·symAVX2(SB), $2208-48
 	XORQ AX, AX
 
 half:
@@ -2465,110 +2936,717 @@ peak:
 	VCMPPS       $0x11, Y3, Y2, Y2
 	VBROADCASTSS const3f800000<>+0(SB), Y3
 	VBLENDVPS    Y2, Y3, Y1, Y1
-	MOVSS        levels+32(FP), X3
-	VBROADCASTSS X3, Y3
-	VSUBPS       Y3, Y0, Y4
-	VBROADCASTSS const3f800000<>+0(SB), Y5
-	VSUBPS       Y5, Y3, Y5
-	VDIVPS       Y1, Y4, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VMOVUPS      Y2, 2048(SP)
+	VMOVUPS      Y1, 2080(SP)
 	MOVQ         $0x00000000, SI
 
-exact:
-	VMOVUPS      (CX)(SI*1), Y9
-	VMOVUPS      (DX)(SI*1), Y10
-	VMULPS       Y9, Y6, Y11
-	VROUNDPS     $0x08, Y11, Y11
-	VMAXPS       Y11, Y4, Y11
-	VMINPS       Y11, Y5, Y11
-	VMULPS       Y9, Y10, Y9
-	VMULPS       Y11, Y9, Y9
-	VADDPS       Y9, Y7, Y7
-	VMULPS       Y11, Y10, Y9
-	VMULPS       Y11, Y9, Y9
-	VADDPS       Y9, Y8, Y8
+products:
+	VMOVUPS      (DX)(SI*1), Y1
+	VMULPS       (CX)(SI*1), Y1, Y1
+	VMOVUPS      Y1, (SP)(SI*1)
 	ADDQ         $0x40, SI
 	CMPQ         SI, BX
-	JL           exact
-	VCMPPS       $0x04, Y0, Y8, Y9
-	VDIVPS       Y8, Y7, Y8
-	VPAND        Y8, Y9, Y8
-	VMULPS       Y7, Y8, Y7
-	VMOVAPS      Y6, Y6
-	VBROADCASTSS constc1100000<>+0(SB), Y9
-	MOVL         $0x00000013, SI
-
-candidate:
-	CMPL         SI, $0x0a
-	JE           next
-	VBROADCASTSS const3dcccccd<>+0(SB), Y10
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y3, Y10
-	VSUBPS       Y10, Y0, Y10
-	VDIVPS       Y1, Y10, Y10
-	VXORPS       Y11, Y11, Y11
-	VXORPS       Y12, Y12, Y12
-	MOVQ         $0x00000000, DI
-
-sums:
-	VMOVUPS   (CX)(DI*1), Y13
-	VMOVUPS   (DX)(DI*1), Y14
-	VMULPS    Y13, Y10, Y15
-	VROUNDPS  $0x08, Y15, Y15
-	VMAXPS    Y15, Y4, Y15
-	VMINPS    Y15, Y5, Y15
-	VMULPS    Y13, Y14, Y13
-	VMULPS    Y15, Y13, Y13
-	VADDPS    Y13, Y11, Y11
-	VMULPS    Y15, Y14, Y13
-	VMULPS    Y15, Y13, Y13
-	VADDPS    Y13, Y12, Y12
-	ADDQ      $0x40, DI
-	CMPQ      DI, BX
-	JL        sums
-	VCMPPS    $0x1e, Y0, Y12, Y13
-	VMULPS    Y11, Y11, Y14
-	VMULPS    Y12, Y7, Y15
-	VCMPPS    $0x1e, Y15, Y14, Y14
-	VPAND     Y14, Y13, Y13
-	VDIVPS    Y12, Y11, Y12
-	VBLENDVPS Y13, Y12, Y8, Y8
-	VMULPS    Y11, Y8, Y11
-	VBLENDVPS Y13, Y11, Y7, Y7
-	VBLENDVPS Y13, Y10, Y6, Y6
-
-next:
-	VBROADCASTSS const3f800000<>+0(SB), Y10
-	VADDPS       Y10, Y9, Y9
-	DECL         SI
-	JNE          candidate
-	MOVQ         codes+0(FP), DX
-	MOVQ         AX, SI
-	SHRQ         $0x02, SI
-	ADDQ         SI, DX
+	JL           products
+	MOVSS        levels+32(FP), X1
+	VBROADCASTSS X1, Y1
+	VSUBPS       Y1, Y0, Y2
+	VBROADCASTSS const3f800000<>+0(SB), Y3
+	VSUBPS       Y3, Y1, Y3
+	VMOVUPS      2080(SP), Y4
+	VDIVPS       Y4, Y2, Y4
+	VBROADCASTSS constbf666667<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
 	MOVQ         $0x00000000, SI
 
+sums10:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums10
+	VCMPPS       $0x04, Y0, Y7, Y10
+	VDIVPS       Y7, Y6, Y7
+	VPAND        Y7, Y10, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 2144(SP)
+	VMOVUPS      Y4, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS constbf4ccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbf333333<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums2:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums2
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS constbf19999a<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbf000000<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums4:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums4
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS constbecccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbe99999a<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums6:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums6
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS constbe4ccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbdcccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums8:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums8
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS const3dcccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3e4ccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums11:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums11
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS const3e99999a<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3ecccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums13:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums13
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS const3f000000<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3f19999a<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums15:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINUD      Y2, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINUD      Y2, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums15
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS const3f333333<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3f4ccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(SP), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, SI
+
+sums17:
+	VMOVUPS      (CX)(SI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINUD      Y2, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (SP)(SI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (DX)(SI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINUD      Y2, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (SP)(SI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (DX)(SI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums17
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(SP), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(SP), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(SP)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(SP), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(SP)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(SP), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(SP)
+	VMOVUPS      2176(SP), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(SP)
+	VBROADCASTSS const3f666667<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(SP), Y5
+	VDIVPS       Y5, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	MOVQ         $0x00000000, SI
+
+sums19:
+	VMOVUPS   (CX)(SI*1), Y7
+	VMULPS    Y7, Y4, Y7
+	VROUNDPS  $0x08, Y7, Y7
+	VPMINUD   Y2, Y7, Y7
+	VPMINSD   Y3, Y7, Y7
+	VMULPS    (SP)(SI*1), Y7, Y8
+	VADDPS    Y8, Y5, Y5
+	VMULPS    (DX)(SI*1), Y7, Y8
+	VMULPS    Y7, Y8, Y7
+	VADDPS    Y7, Y6, Y6
+	ADDQ      $0x40, SI
+	CMPQ      SI, BX
+	JL        sums19
+	VCMPPS    $0x1e, Y0, Y6, Y7
+	VMULPS    Y5, Y5, Y8
+	VMOVUPS   2144(SP), Y9
+	VMULPS    Y6, Y9, Y9
+	VCMPPS    $0x1e, Y9, Y8, Y8
+	VPAND     Y8, Y7, Y7
+	VDIVPS    Y6, Y5, Y6
+	VMOVUPS   2112(SP), Y8
+	VBLENDVPS Y7, Y6, Y8, Y8
+	VMOVUPS   Y8, 2112(SP)
+	VMULPS    Y5, Y6, Y5
+	VMOVUPS   2144(SP), Y6
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS   Y6, 2144(SP)
+	VMOVUPS   2176(SP), Y5
+	VBLENDVPS Y7, Y4, Y5, Y5
+	VMOVUPS   Y5, 2176(SP)
+	MOVQ      codes+0(FP), DX
+	MOVQ      AX, SI
+	SHRQ      $0x02, SI
+	ADDQ      SI, DX
+	VMOVUPS   2048(SP), Y4
+	VMOVUPS   2176(SP), Y5
+	MOVQ      $0x00000000, SI
+
 codes:
-	VMULPS       (CX)(SI*1), Y6, Y1
-	VROUNDPS     $0x08, Y1, Y1
-	VMAXPS       Y1, Y4, Y1
-	VMINPS       Y1, Y5, Y1
-	VADDPS       Y3, Y1, Y1
-	VBLENDVPS    Y2, Y0, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X7
-	VPACKUSDW    X7, X1, X1
-	VPACKUSWB    X1, X1, X1
-	VMOVQ        X1, (DX)
+	VMULPS       (CX)(SI*1), Y5, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VPMINUD      Y2, Y6, Y6
+	VPMINSD      Y3, Y6, Y6
+	VADDPS       Y1, Y6, Y6
+	VBLENDVPS    Y4, Y0, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPACKUSDW    X7, X6, X6
+	VPACKUSWB    X6, X6, X6
+	VMOVQ        X6, (DX)
 	ADDQ         $0x10, DX
 	ADDQ         $0x40, SI
 	CMPQ         SI, BX
 	JL           codes
-	VBLENDVPS    Y2, Y0, Y8, Y8
+	VMOVUPS      2112(SP), Y1
+	VBLENDVPS    Y4, Y0, Y1, Y1
 	MOVQ         scale+40(FP), CX
 	ADDQ         AX, CX
-	VMOVUPS      Y8, (CX)
+	VMOVUPS      Y1, (CX)
 	ADDQ         $0x20, AX
 	CMPQ         AX, $0x40
 	JL           half
@@ -2615,8 +3693,8 @@ first0:
 	VMOVUPS      (DX)(BX*1), Y5
 	VMULPS       Y5, Y0, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y1, Y6
-	VMINPS       Y6, Y2, Y6
+	VPMINUD      Y1, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, (SP)(BX*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
@@ -2665,8 +3743,8 @@ first1:
 	VMOVUPS      (DX)(BX*1), Y5
 	VMULPS       Y5, Y0, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y1, Y6
-	VMINPS       Y6, Y2, Y6
+	VPMINUD      Y1, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, 1024(SP)(BX*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
@@ -2715,8 +3793,8 @@ first2:
 	VMOVUPS      (DX)(BX*1), Y5
 	VMULPS       Y5, Y0, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y1, Y6
-	VMINPS       Y6, Y2, Y6
+	VPMINUD      Y1, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, 2048(SP)(BX*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
@@ -2765,8 +3843,8 @@ first3:
 	VMOVUPS  (DX)(BX*1), Y5
 	VMULPS   Y5, Y0, Y6
 	VROUNDPS $0x08, Y6, Y6
-	VMAXPS   Y6, Y1, Y6
-	VMINPS   Y6, Y2, Y6
+	VPMINUD  Y1, Y6, Y6
+	VPMINSD  Y2, Y6, Y6
 	VMOVUPS  Y6, 3072(SP)(BX*1)
 	VMULPS   Y5, Y5, Y7
 	VMULPS   Y5, Y7, Y5

@@ -136,7 +136,7 @@ func (s *asymState) guard(w *asymWay) {
 // code rounds x at the current inv and lo and stores the code of row i.
 func (s *asymState) code(w *asymWay, x reg.VecVirtual, i reg.GPVirtual) (l reg.VecVirtual) {
 	g := s.g
-	l = g.roundClamp(g.mul(w.inv, g.sub(x, w.lo)), s.zero, s.levels)
+	l = g.roundCode(g.mul(w.inv, g.sub(x, w.lo)), s.zero, s.levels)
 	g.VMOVUPS(l, w.trial.Idx(i, 1))
 	return l
 }
@@ -252,7 +252,7 @@ func (s *asymState) finish(i int, w *asymWay) {
 	}
 	bestInv, bestLo := w.bestInv.get(), w.bestLo.get()
 	g.each(fmt.Sprint("codes", i), 0, s.n, func(i reg.GPVirtual) {
-		l := g.roundClamp(g.mul(bestInv, g.sub(g.load(at(w.x, i)), bestLo)), s.zero, s.levels)
+		l := g.roundCode(g.mul(bestInv, g.sub(g.load(at(w.x, i)), bestLo)), s.zero, s.levels)
 		g.choose(none, s.zero, l)
 		g.storeBytes(g.toInt(l), Mem{Base: codes})
 		g.ADDQ(Imm(16), codes)

@@ -138,6 +138,37 @@ func (s slot) choose(m mask, a reg.Register) {
 	s.put(v)
 }
 
+// held is a vector that outlives a loop: a register with AVX-512, a slot with AVX2.
+type held struct {
+	slot
+	v reg.VecVirtual
+}
+
+func (g *gen) held(s slot) held { return held{s, g.vec()} }
+
+func (h held) get() reg.VecVirtual {
+	if h.g.wide() {
+		return h.v
+	}
+	return h.slot.get()
+}
+
+func (h held) put(v reg.Register) {
+	if h.g.wide() {
+		h.g.set(h.v, v)
+		return
+	}
+	h.slot.put(v)
+}
+
+func (h held) choose(m mask, a reg.Register) {
+	if h.g.wide() {
+		h.g.choose(m, a, h.v)
+		return
+	}
+	h.slot.choose(m, a)
+}
+
 // heldMask is a mask that outlives a loop: a mask register with AVX-512, a slot with AVX2.
 type heldMask struct {
 	g *gen

@@ -11,75 +11,136 @@ import (
 type symState struct {
 	g                       *gen
 	x, w, n                 reg.GPVirtual
+	products                Mem            // rows of w·x
 	levels, low, high, zero reg.VecVirtual // codes are low … high
+	peak                    held
+	scale, best, bestInv    held // of the best candidate; best is scale·Σ w·x·l
+}
+
+// symSteps are the candidates: inverse scales -(levels + 0.1·k)/peak, the full range first.
+var symSteps = []int{0, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+
+// symWays is how many candidates are summed up at once: their sums are independent.
+func (g *gen) symWays() int {
+	if g.wide() {
+		return 4
+	}
+	return 2
 }
 
 // sym is searchSym on a plane.
 func sym(g *gen) {
 	g.begin("sym", "func(codes *uint8, x, w *float32, n int, levels float32, scale *float32)",
-		"is searchSym with weights in every lane.")
+		"is searchSym with weights in every lane; n is at most 32.")
+	products, keep := g.AllocLocal(32*rowBytes), g.slots(5)
 	g.lanes(func() {
-		s := &symState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), zero: g.zero()}
-		peak, empty := peaks(g, "peak", s.x, s.n)
+		s := &symState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), products: products, zero: g.zero()}
+		peak, none := peaks(g, "peak", s.x, s.n)
+		empty := g.hold(keep[0], none)
+		s.peak, s.scale, s.best, s.bestInv = g.held(keep[1]), g.held(keep[2]), g.held(keep[3]), g.held(keep[4])
+		s.peak.put(peak)
+		g.each("products", 0, s.n, func(i reg.GPVirtual) {
+			g.VMOVUPS(g.mul(g.load(at(s.w, i)), at(s.x, i)), s.products.Idx(i, 1))
+		})
 		f := g.XMM()
 		g.Load(g.Param("levels"), f)
 		s.levels = g.broadcast(f)
 		s.low, s.high = g.sub(s.zero, s.levels), g.sub(s.levels, g.float(1))
-		scale, inv := s.candidates(peak)
+		s.candidates()
 		codes := g.bytePlane("codes")
+		unused, inv := empty.get(), s.bestInv.get()
 		g.each("codes", 0, s.n, func(i reg.GPVirtual) {
-			l := g.add(s.code(inv, at(s.x, i)), s.levels)
-			g.choose(empty, s.zero, l)
+			l := g.add(g.roundTo(g.mul(inv, at(s.x, i)), s.low, s.high), s.levels)
+			g.choose(unused, s.zero, l)
 			g.storeBytes(g.toInt(l), Mem{Base: codes})
 			g.ADDQ(Imm(16), codes)
 		})
-		g.choose(empty, s.zero, scale)
+		scale := s.scale.get()
+		g.choose(unused, s.zero, scale)
 		g.VMOVUPS(scale, Mem{Base: g.plane("scale")})
 	})
 	g.end()
 }
 
-func (s *symState) code(inv reg.VecVirtual, v Op) reg.VecVirtual {
-	return s.g.roundClamp(s.g.mul(inv, v), s.low, s.high)
+// inverse is the inverse scale of candidate k.
+func (s *symState) inverse(k int) reg.VecVirtual {
+	g := s.g
+	if k == 0 {
+		return g.div(s.low, s.peak.get())
+	}
+	step := float32(0.1) * float32(k)
+	return g.div(g.sub(s.zero, g.add(s.levels, g.float(step))), s.peak.get())
 }
 
-// sums returns Σ w·x·l and Σ w·l² for the codes of inverse scale inv.
-func (s *symState) sums(label string, inv reg.VecVirtual) (a, b reg.VecVirtual) {
+// candidates tries all, a few at a time. The divisions for the next few are begun before the sums of these.
+func (s *symState) candidates() {
 	g := s.g
-	a, b = g.zero(), g.zero()
+	ways := g.symWays()
+	invert := func(steps []int) (inv []reg.VecVirtual) {
+		for _, k := range steps {
+			inv = append(inv, s.inverse(k))
+		}
+		return inv
+	}
+	rest := symSteps
+	inv := invert(rest[:ways])
+	for len(rest) > 0 {
+		steps := rest[:min(ways, len(rest))]
+		rest = rest[len(steps):]
+		var next []reg.VecVirtual
+		if g.wide() {
+			next = invert(rest[:min(ways, len(rest))])
+		}
+		a, b := s.sums(fmt.Sprint("sums", steps[0]+10), steps, inv)
+		for i, k := range steps {
+			s.judge(k, inv[i], a[i], b[i])
+		}
+		if !g.wide() { // no registers to be early
+			next = invert(rest[:min(ways, len(rest))])
+		}
+		inv = next
+	}
+}
+
+// judge keeps a candidate that is better than the best so far.
+func (s *symState) judge(k int, inv, a, b reg.VecVirtual) {
+	g := s.g
+	if k == 0 {
+		scale := g.keep(g.compare(notEqual, b, s.zero), g.div(a, b))
+		s.scale.put(scale)
+		s.best.put(g.mul(scale, a))
+		s.bestInv.put(inv)
+		return
+	}
+	better := g.both(g.compare(greater, b, s.zero), g.compare(greater, g.mul(a, a), g.mul(s.best.get(), b)))
+	scale := g.div(a, b)
+	s.scale.choose(better, scale)
+	s.best.choose(better, g.mul(scale, a))
+	s.bestInv.choose(better, inv)
+}
+
+// sums returns Σ w·x·l and Σ w·l² for the codes of several inverse scales. |inv·x| is at most levels + 0.1·k: from -6 on
+// down no code passes levels - 1, from 4 on down none -levels.
+func (s *symState) sums(label string, steps []int, inv []reg.VecVirtual) (a, b []reg.VecVirtual) {
+	g := s.g
+	for range steps {
+		a, b = append(a, g.zero()), append(b, g.zero())
+	}
 	g.each(label, 0, s.n, func(i reg.GPVirtual) {
-		v, wt := g.load(at(s.x, i)), g.load(at(s.w, i))
-		l := s.code(inv, v)
-		g.addTo(a, g.mul(g.mul(wt, v), l))
-		g.addTo(b, g.mul(g.mul(wt, l), l))
+		v := g.load(at(s.x, i))
+		for c, k := range steps {
+			l := g.round(g.mul(inv[c], v))
+			if k > 4 {
+				g.limitBelow(l, s.low)
+			}
+			if k > -6 {
+				g.limitAbove(l, s.high)
+			}
+			g.addTo(a[c], g.mul(l, s.products.Idx(i, 1)))
+			g.addTo(b[c], g.mul(g.mul(l, at(s.w, i)), l))
+		}
 	})
 	return a, b
-}
-
-// candidates tries inverse scales -(levels + 0.1·k)/peak, k = 0 first, then -9 … 9.
-func (s *symState) candidates(peak reg.VecVirtual) (scale, bestInv reg.VecVirtual) {
-	g := s.g
-	inv := g.div(s.low, peak)
-	a, b := s.sums("exact", inv)
-	scale = g.keep(g.compare(notEqual, b, s.zero), g.div(a, b))
-	best := g.mul(scale, a)
-	bestInv = g.copy(inv)
-	k, count := g.float(-9), g.GP32()
-	g.MOVL(U32(19), count)
-	g.Label("candidate")
-	g.CMPL(count, Imm(10)) // k = 0
-	g.JE(LabelRef("next"))
-	inv = g.div(g.sub(s.zero, g.add(s.levels, g.mul(g.float(0.1), k))), peak)
-	a, b = s.sums("sums", inv)
-	better := g.both(g.compare(greater, b, s.zero), g.compare(greater, g.mul(a, a), g.mul(best, b)))
-	g.choose(better, g.div(a, b), scale)
-	g.choose(better, g.mul(scale, a), best)
-	g.choose(better, inv, bestInv)
-	g.Label("next")
-	g.addTo(k, g.float(1))
-	g.DECL(count)
-	g.JNE(LabelRef("candidate"))
-	return scale, bestInv
 }
 
 // peaks is extreme on a plane: the first element of largest magnitude. Lanes whose magnitudes stay below searchEps are
@@ -151,7 +212,7 @@ func (s *sym3State) start(way int, keep slot) (empty heldMask) {
 	a, b := g.zero(), g.zero()
 	g.each("first"+label, 0, s.n, func(i reg.GPVirtual) {
 		v := g.load(at(x, i))
-		l := g.roundClamp(g.mul(inv, v), low, high)
+		l := g.roundTo(g.mul(inv, v), low, high)
 		g.VMOVUPS(l, s.codes.Offset(way*sym3Size).Idx(i, 1))
 		w := g.mul(v, v)
 		ta, tb := g.mul(g.mul(w, v), l), g.mul(g.mul(w, l), l)
