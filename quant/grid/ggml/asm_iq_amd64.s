@@ -1530,86 +1530,88 @@ group:
 
 // func nearest2AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 // Requires: AVX, AVX2
-TEXT ·nearest2AVX2(SB), $2048-88
-	MOVQ words+0(FP), AX
-	MOVQ levels+8(FP), CX
-	MOVQ x+16(FP), DX
-	MOVQ v+24(FP), BX
-	MOVQ groups+40(FP), SI
-	SHLQ $0x06, SI
-	ADDQ CX, SI
+TEXT ·nearest2AVX2(SB), $2112-88
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	MOVQ words+0(FP), CX
+	MOVQ levels+8(FP), DX
+	MOVQ x+16(FP), BX
+	MOVQ v+24(FP), SI
+	MOVQ groups+40(FP), DI
+	SHLQ $0x06, DI
+	ADDQ DX, DI
 
 group:
-	XORQ DI, DI
+	XORQ R8, R8
 
 lane:
-	MOVL           (CX)(DI*4), R8
-	MOVQ           index+64(FP), R9
-	MOVWQSX        (R9)(R8*2), R9
-	TESTQ          R9, R9
+	MOVL           (DX)(R8*4), R9
+	MOVQ           index+64(FP), R10
+	MOVWQSX        (R10)(R9*2), R10
+	TESTQ          R10, R10
 	JGE            found
-	NOTQ           R9
-	MOVQ           start+72(FP), R8
-	MOVLQSX        (R8)(R9*4), R10
-	MOVLQSX        4(R8)(R9*4), R8
-	MOVQ           list+80(FP), R9
-	LEAQ           (R9)(R10*2), R10
-	LEAQ           (R9)(R8*2), R8
-	MOVQ           scale+32(FP), R9
-	MOVQ           values+48(FP), R11
-	MOVQ           stride+56(FP), R12
-	IMULQ          DI, R12
-	VBROADCASTF128 (R11)(R12*4), Y0
-	VBROADCASTSS   (R9)(DI*4), Y1
+	NOTQ           R10
+	MOVQ           start+72(FP), R9
+	MOVLQSX        (R9)(R10*4), R11
+	MOVLQSX        4(R9)(R10*4), R9
+	MOVQ           list+80(FP), R10
+	LEAQ           (R10)(R11*2), R11
+	LEAQ           (R10)(R9*2), R9
+	MOVQ           scale+32(FP), R10
+	MOVQ           values+48(FP), R12
+	MOVQ           stride+56(FP), R13
+	IMULQ          R8, R13
+	VBROADCASTF128 (R12)(R13*4), Y0
+	VBROADCASTSS   (R10)(R8*4), Y1
 	VMULPS         Y0, Y1, Y0
-	VBROADCASTSS   (DX)(DI*4), Y1
+	VBROADCASTSS   (BX)(R8*4), Y1
 	VSUBPS         Y1, Y0, Y1
-	VBROADCASTSS   (BX)(DI*4), Y2
+	VBROADCASTSS   (SI)(R8*4), Y2
 	VMULPS         Y1, Y2, Y2
 	VMULPS         Y1, Y2, Y1
-	VBROADCASTSS   64(DX)(DI*4), Y2
+	VBROADCASTSS   64(BX)(R8*4), Y2
 	VSUBPS         Y2, Y0, Y2
-	VBROADCASTSS   64(BX)(DI*4), Y3
+	VBROADCASTSS   64(SI)(R8*4), Y3
 	VMULPS         Y2, Y3, Y3
 	VMULPS         Y2, Y3, Y2
-	VBROADCASTSS   128(DX)(DI*4), Y3
+	VBROADCASTSS   128(BX)(R8*4), Y3
 	VSUBPS         Y3, Y0, Y3
-	VBROADCASTSS   128(BX)(DI*4), Y4
+	VBROADCASTSS   128(SI)(R8*4), Y4
 	VMULPS         Y3, Y4, Y4
 	VMULPS         Y3, Y4, Y3
-	VBROADCASTSS   192(DX)(DI*4), Y4
+	VBROADCASTSS   192(BX)(R8*4), Y4
 	VSUBPS         Y4, Y0, Y4
-	VBROADCASTSS   192(BX)(DI*4), Y5
+	VBROADCASTSS   192(SI)(R8*4), Y5
 	VMULPS         Y4, Y5, Y5
 	VMULPS         Y4, Y5, Y4
-	VBROADCASTSS   256(DX)(DI*4), Y5
+	VBROADCASTSS   256(BX)(R8*4), Y5
 	VSUBPS         Y5, Y0, Y5
-	VBROADCASTSS   256(BX)(DI*4), Y6
+	VBROADCASTSS   256(SI)(R8*4), Y6
 	VMULPS         Y5, Y6, Y6
 	VMULPS         Y5, Y6, Y5
-	VBROADCASTSS   320(DX)(DI*4), Y6
+	VBROADCASTSS   320(BX)(R8*4), Y6
 	VSUBPS         Y6, Y0, Y6
-	VBROADCASTSS   320(BX)(DI*4), Y7
+	VBROADCASTSS   320(SI)(R8*4), Y7
 	VMULPS         Y6, Y7, Y7
 	VMULPS         Y6, Y7, Y6
-	VBROADCASTSS   384(DX)(DI*4), Y7
+	VBROADCASTSS   384(BX)(R8*4), Y7
 	VSUBPS         Y7, Y0, Y7
-	VBROADCASTSS   384(BX)(DI*4), Y8
+	VBROADCASTSS   384(SI)(R8*4), Y8
 	VMULPS         Y7, Y8, Y8
 	VMULPS         Y7, Y8, Y7
-	VBROADCASTSS   448(DX)(DI*4), Y8
+	VBROADCASTSS   448(BX)(R8*4), Y8
 	VSUBPS         Y8, Y0, Y0
-	VBROADCASTSS   448(BX)(DI*4), Y8
+	VBROADCASTSS   448(SI)(R8*4), Y8
 	VMULPS         Y0, Y8, Y8
 	VMULPS         Y0, Y8, Y0
 	VBROADCASTSS   const7f800000<>+0(SB), Y8
 	VMOVUPS        Y8, Y8
-	XORQ           R9, R9
-	MOVQ           R10, R11
-	MOVQ           R10, R12
+	XORQ           R10, R10
+	MOVQ           R11, R12
+	MOVQ           R11, R13
 
 neighbours:
-	VPMOVZXWD    (R10), Y9
+	VPMOVZXWD    (R11), Y9
 	VPERMILPS    Y9, Y1, Y10
 	VPSRLD       $0x02, Y9, Y9
 	VPERMILPS    Y9, Y2, Y11
@@ -1632,11 +1634,11 @@ neighbours:
 	VPSRLD       $0x02, Y9, Y9
 	VPERMILPS    Y9, Y0, Y9
 	VADDPS       Y9, Y10, Y10
-	VMOVUPS      Y10, (SP)(R9*1)
+	VMOVUPS      Y10, (AX)(R10*1)
 	VMINPS       Y8, Y10, Y8
-	ADDQ         $0x20, R9
-	ADDQ         $0x10, R10
-	CMPQ         R10, R8
+	ADDQ         $0x20, R10
+	ADDQ         $0x10, R11
+	CMPQ         R11, R9
 	JL           neighbours
 	VEXTRACTF128 $0x01, Y8, X0
 	VMINPS       X0, X8, X8
@@ -1645,34 +1647,34 @@ neighbours:
 	VPERMILPS    $0xb1, X8, X0
 	VMINPS       X0, X8, X8
 	VBROADCASTSS X8, Y0
-	XORQ         R9, R9
+	XORQ         R10, R10
 
 scan:
-	VCMPPS    $0x00, (SP)(R9*1), Y0, Y1
-	VMOVMSKPS Y1, R10
-	ADDQ      $0x20, R9
-	ADDQ      $0x10, R11
-	TESTL     R10, R10
+	VCMPPS    $0x00, (AX)(R10*1), Y0, Y1
+	VMOVMSKPS Y1, R11
+	ADDQ      $0x20, R10
+	ADDQ      $0x10, R12
+	TESTL     R11, R11
 	JNE       hit
-	CMPQ      R11, R8
+	CMPQ      R12, R9
 	JL        scan
-	LEAQ      16(R12), R11
-	MOVL      $0x00000001, R10
+	LEAQ      16(R13), R12
+	MOVL      $0x00000001, R11
 
 hit:
-	BSFL    R10, R10
-	MOVWLZX -16(R11)(R10*2), R8
+	BSFL    R11, R11
+	MOVWLZX -16(R12)(R11*2), R9
 
 found:
-	MOVL R8, (AX)(DI*4)
-	INCQ DI
-	CMPQ DI, $0x10
+	MOVL R9, (CX)(R8*4)
+	INCQ R8
+	CMPQ R8, $0x10
 	JL   lane
-	ADDQ $0x40, AX
 	ADDQ $0x40, CX
-	ADDQ $0x00000200, DX
+	ADDQ $0x40, DX
 	ADDQ $0x00000200, BX
-	CMPQ CX, SI
+	ADDQ $0x00000200, SI
+	CMPQ DX, DI
 	JL   group
 	VZEROUPPER
 	RET
@@ -1682,66 +1684,68 @@ GLOBL const7f800000<>(SB), RODATA|NOPTR, $4
 
 // func nearest3AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 // Requires: AVX, AVX2
-TEXT ·nearest3AVX2(SB), $2048-88
-	MOVQ words+0(FP), AX
-	MOVQ levels+8(FP), CX
-	MOVQ x+16(FP), DX
-	MOVQ v+24(FP), BX
-	MOVQ groups+40(FP), SI
-	SHLQ $0x06, SI
-	ADDQ CX, SI
+TEXT ·nearest3AVX2(SB), $2112-88
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	MOVQ words+0(FP), CX
+	MOVQ levels+8(FP), DX
+	MOVQ x+16(FP), BX
+	MOVQ v+24(FP), SI
+	MOVQ groups+40(FP), DI
+	SHLQ $0x06, DI
+	ADDQ DX, DI
 
 group:
-	XORQ DI, DI
+	XORQ R8, R8
 
 lane:
-	MOVL         (CX)(DI*4), R8
-	MOVQ         index+64(FP), R9
-	MOVWQSX      (R9)(R8*2), R9
-	TESTQ        R9, R9
+	MOVL         (DX)(R8*4), R9
+	MOVQ         index+64(FP), R10
+	MOVWQSX      (R10)(R9*2), R10
+	TESTQ        R10, R10
 	JGE          found
-	NOTQ         R9
-	MOVQ         start+72(FP), R8
-	MOVLQSX      (R8)(R9*4), R10
-	MOVLQSX      4(R8)(R9*4), R8
-	MOVQ         list+80(FP), R9
-	LEAQ         (R9)(R10*2), R10
-	LEAQ         (R9)(R8*2), R8
-	MOVQ         scale+32(FP), R9
-	MOVQ         values+48(FP), R11
-	MOVQ         stride+56(FP), R12
-	IMULQ        DI, R12
-	VMOVUPS      (R11)(R12*4), Y0
-	VBROADCASTSS (R9)(DI*4), Y1
+	NOTQ         R10
+	MOVQ         start+72(FP), R9
+	MOVLQSX      (R9)(R10*4), R11
+	MOVLQSX      4(R9)(R10*4), R9
+	MOVQ         list+80(FP), R10
+	LEAQ         (R10)(R11*2), R11
+	LEAQ         (R10)(R9*2), R9
+	MOVQ         scale+32(FP), R10
+	MOVQ         values+48(FP), R12
+	MOVQ         stride+56(FP), R13
+	IMULQ        R8, R13
+	VMOVUPS      (R12)(R13*4), Y0
+	VBROADCASTSS (R10)(R8*4), Y1
 	VMULPS       Y0, Y1, Y0
-	VBROADCASTSS (DX)(DI*4), Y1
+	VBROADCASTSS (BX)(R8*4), Y1
 	VSUBPS       Y1, Y0, Y1
-	VBROADCASTSS (BX)(DI*4), Y2
+	VBROADCASTSS (SI)(R8*4), Y2
 	VMULPS       Y1, Y2, Y2
 	VMULPS       Y1, Y2, Y1
-	VBROADCASTSS 64(DX)(DI*4), Y2
+	VBROADCASTSS 64(BX)(R8*4), Y2
 	VSUBPS       Y2, Y0, Y2
-	VBROADCASTSS 64(BX)(DI*4), Y3
+	VBROADCASTSS 64(SI)(R8*4), Y3
 	VMULPS       Y2, Y3, Y3
 	VMULPS       Y2, Y3, Y2
-	VBROADCASTSS 128(DX)(DI*4), Y3
+	VBROADCASTSS 128(BX)(R8*4), Y3
 	VSUBPS       Y3, Y0, Y3
-	VBROADCASTSS 128(BX)(DI*4), Y4
+	VBROADCASTSS 128(SI)(R8*4), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y3, Y4, Y3
-	VBROADCASTSS 192(DX)(DI*4), Y4
+	VBROADCASTSS 192(BX)(R8*4), Y4
 	VSUBPS       Y4, Y0, Y0
-	VBROADCASTSS 192(BX)(DI*4), Y4
+	VBROADCASTSS 192(SI)(R8*4), Y4
 	VMULPS       Y0, Y4, Y4
 	VMULPS       Y0, Y4, Y0
 	VBROADCASTSS const7f800000<>+0(SB), Y4
 	VMOVUPS      Y4, Y4
-	XORQ         R9, R9
-	MOVQ         R10, R11
-	MOVQ         R10, R12
+	XORQ         R10, R10
+	MOVQ         R11, R12
+	MOVQ         R11, R13
 
 neighbours:
-	VPMOVZXWD    (R10), Y5
+	VPMOVZXWD    (R11), Y5
 	VPERMPS      Y1, Y5, Y6
 	VPSRLD       $0x03, Y5, Y5
 	VPERMPS      Y2, Y5, Y7
@@ -1752,11 +1756,11 @@ neighbours:
 	VPSRLD       $0x03, Y5, Y5
 	VPERMPS      Y0, Y5, Y5
 	VADDPS       Y5, Y6, Y6
-	VMOVUPS      Y6, (SP)(R9*1)
+	VMOVUPS      Y6, (AX)(R10*1)
 	VMINPS       Y4, Y6, Y4
-	ADDQ         $0x20, R9
-	ADDQ         $0x10, R10
-	CMPQ         R10, R8
+	ADDQ         $0x20, R10
+	ADDQ         $0x10, R11
+	CMPQ         R11, R9
 	JL           neighbours
 	VEXTRACTF128 $0x01, Y4, X0
 	VMINPS       X0, X4, X4
@@ -1765,34 +1769,34 @@ neighbours:
 	VPERMILPS    $0xb1, X4, X0
 	VMINPS       X0, X4, X4
 	VBROADCASTSS X4, Y0
-	XORQ         R9, R9
+	XORQ         R10, R10
 
 scan:
-	VCMPPS    $0x00, (SP)(R9*1), Y0, Y1
-	VMOVMSKPS Y1, R10
-	ADDQ      $0x20, R9
-	ADDQ      $0x10, R11
-	TESTL     R10, R10
+	VCMPPS    $0x00, (AX)(R10*1), Y0, Y1
+	VMOVMSKPS Y1, R11
+	ADDQ      $0x20, R10
+	ADDQ      $0x10, R12
+	TESTL     R11, R11
 	JNE       hit
-	CMPQ      R11, R8
+	CMPQ      R12, R9
 	JL        scan
-	LEAQ      16(R12), R11
-	MOVL      $0x00000001, R10
+	LEAQ      16(R13), R12
+	MOVL      $0x00000001, R11
 
 hit:
-	BSFL    R10, R10
-	MOVWLZX -16(R11)(R10*2), R8
+	BSFL    R11, R11
+	MOVWLZX -16(R12)(R11*2), R9
 
 found:
-	MOVL R8, (AX)(DI*4)
-	INCQ DI
-	CMPQ DI, $0x10
+	MOVL R9, (CX)(R8*4)
+	INCQ R8
+	CMPQ R8, $0x10
 	JL   lane
-	ADDQ $0x40, AX
 	ADDQ $0x40, CX
-	ADDQ $0x00000100, DX
+	ADDQ $0x40, DX
 	ADDQ $0x00000100, BX
-	CMPQ CX, SI
+	ADDQ $0x00000100, SI
+	CMPQ DX, DI
 	JL   group
 	VZEROUPPER
 	RET

@@ -19,7 +19,7 @@ type kernels struct {
 	weights        func(w, x, im, sigma2 *float32, n int)
 	rootWeights    func(w, x *float32, n int, scale float32)
 	requant        func(codes *uint8, x *float32, n int, step, minimum *float32, lo, hi, base int32)
-	asym, asymPair func(codes *uint8, x, w *float32, n int, levels, first, step float32, steps int32, abs bool, scale, minimum, sum *float32) (ok bool)
+	asym, asymQuad func(codes *uint8, x, w *float32, n int, levels, first, step float32, steps int32, abs bool, scale, minimum, sum *float32) (ok bool)
 	sym            func(codes *uint8, x, w *float32, n int, levels float32, scale *float32)
 	sym3           func(codes *uint8, x, scale *float32)
 	signs          func(magnitudes *float32, signs *uint8, x, w *float32, n int, parity bool)

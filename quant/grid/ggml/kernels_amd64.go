@@ -6,7 +6,7 @@ package ggml
 var kernelSets = map[string]*kernels{
 	"avx512": {
 		transpose: transposeAVX512, transposeBytes: transposeBytesAVX512, squares: squaresAVX512, rowSum: rowSumAVX512, square: squareAVX512, weights: weightsAVX512,
-		rootWeights: rootWeightsAVX512, requant: requantAVX512, asym: asymAVX512, asymPair: asymPairAVX512, sym: symAVX512, sym3: sym3AVX512, pos: posAVX512, iq4: iq4AVX512, iq4Codes: iq4CodesAVX512,
+		rootWeights: rootWeightsAVX512, requant: requantAVX512, asym: asymAVX512, asymQuad: asymQuadAVX512, sym: symAVX512, sym3: sym3AVX512, pos: posAVX512, iq4: iq4AVX512, iq4Codes: iq4CodesAVX512,
 		signs: signsAVX512, roots: rootsAVX512, rowMax: rowMaxAVX512, rowPeak: rowPeakAVX512, squareAdd: squareAddAVX512, better: betterAVX512,
 		sortRows: sortRowsAVX512, split32: split32AVX512, split16: split16AVX512,
 		pairs:   wordKernels{levels2AVX512, nearest2AVX2, wordFit2AVX512},

@@ -45,7 +45,7 @@ func asym(name string, ways int) func(*gen) {
 		s := &asymState{g: g}
 		for range ways {
 			keep := g.slots(asymSlots)
-			s.ways = append(s.ways, &asymWay{trial: g.AllocLocal(32 * rowBytes), hi: keep[0], lowest: keep[1], sumW: keep[2], sumX: keep[3],
+			s.ways = append(s.ways, &asymWay{trial: g.local(32 * rowBytes), hi: keep[0], lowest: keep[1], sumW: keep[2], sumX: keep[3],
 				best: keep[4], scale: keep[5], bestInv: keep[6], bestLo: keep[7], firstLo: keep[8], keepBad: keep[9], keepEmpty: keep[10],
 				newScale: keep[11], newLo: keep[12], keepSolved: keep[13]})
 		}
@@ -78,9 +78,9 @@ func (s *asymState) start(i int, w *asymWay) {
 		g.ADDQ(s.n, w.x)
 		g.ADDQ(s.n, w.w)
 	}
-	w.bad = g.hold(w.keepBad, g.noLanes())
+	w.bad = g.spill(w.keepBad, g.noLanes())
 	hi := s.extremes(fmt.Sprint("extremes", i), w)
-	w.empty = g.hold(w.keepEmpty, g.compare(lessEqual, hi, w.lo)) // constant and not positive: scale 0
+	w.empty = g.spill(w.keepEmpty, g.compare(lessEqual, hi, w.lo)) // constant and not positive: scale 0
 	w.firstLo.put(w.lo)
 	g.choose(w.empty.get(), g.add(w.lo, g.float(1)), hi) // any range will do: the result is masked in finish
 	w.hi.put(hi)
@@ -204,7 +204,7 @@ func (s *asymState) fit() {
 		g.choose(positive, s.zero, lo)
 		w.newScale.put(scale)
 		w.newLo.put(lo)
-		w.solved = g.hold(w.keepSolved, g.compare(greater, det, s.zero))
+		w.solved = g.spill(w.keepSolved, g.compare(greater, det, s.zero))
 	}
 }
 

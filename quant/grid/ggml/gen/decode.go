@@ -57,7 +57,7 @@ func decode(l blockLayout) func(*gen) {
 		g.begin("decode"+l.name, "func(dst *float32, src *byte, blocks int)", "decodes blocks of "+l.name+".")
 		d := &decoder{gen: g, blockLayout: l, loaded: map[int]reg.VecVirtual{}}
 		if l.per < l.elems {
-			d.steps, d.minima = g.AllocLocal(64), g.AllocLocal(64)
+			d.steps, d.minima = g.local(64), g.local(64)
 		}
 		d.dst, d.src = g.param("dst"), g.param("src")
 		n := g.param("blocks")

@@ -32,7 +32,7 @@ func (g *gen) symWays() int {
 func sym(g *gen) {
 	g.begin("sym", "func(codes *uint8, x, w *float32, n int, levels float32, scale *float32)",
 		"is searchSym with weights in every lane; n is at most 32.")
-	products, keep := g.AllocLocal(32*rowBytes), g.slots(5)
+	products, keep := g.local(32*rowBytes), g.slots(5)
 	g.lanes(func() {
 		s := &symState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), products: products, zero: g.zero()}
 		peak, none := peaks(g, "peak", s.x, s.n)
@@ -181,7 +181,7 @@ type sym3State struct {
 // sym3 is searchSym3 on planes of 16 rows.
 func sym3(g *gen) {
 	g.begin("sym3", "func(codes *uint8, x, scale *float32)", "is searchSym3 in every lane of four sub-blocks of 16 rows.")
-	local := func() Mem { return g.AllocLocal(sym3Ways * sym3Size) }
+	local := func() Mem { return g.local(sym3Ways * sym3Size) }
 	s := &sym3State{g: g, codes: local(), termsA: local(), termsB: local(), sums: g.slots(2 * sym3Ways)}
 	none := g.slots(sym3Ways)
 	g.lanes(func() {
