@@ -1393,25 +1393,25 @@ TEXT ·symAVX512(SB), $2432-48
 	MOVQ         n+24(FP), BX
 	SHLQ         $0x06, BX
 	VXORPS       Z0, Z0, Z0
-	VXORPS       Z1, Z1, Z1
+	VBROADCASTSS const26901d7d<>+0(SB), Z1
 	VXORPS       Z2, Z2, Z2
-	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	VXORPS       Z3, Z3, Z3
+	VBROADCASTSS const7fffffff<>+0(SB), Z4
 	MOVQ         $0x00000000, SI
 
 peak:
-	VMOVUPS      (CX)(SI*1), Z4
-	VPANDD       Z3, Z4, Z5
-	VCMPPS       $0x1e, Z2, Z5, K1
+	VMOVUPS      (CX)(SI*1), Z5
+	VPANDD       Z4, Z5, Z6
+	VCMPPS       $0x1e, Z3, Z6, K1
+	VMOVAPS      Z6, K1, Z3
 	VMOVAPS      Z5, K1, Z2
-	VMOVAPS      Z4, K1, Z1
 	ADDQ         $0x40, SI
 	CMPQ         SI, BX
 	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Z3
-	VCMPPS       $0x11, Z3, Z2, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z2
-	VMOVAPS      Z2, K1, Z1
-	VMOVAPS      Z1, Z1
+	VCMPPS       $0x11, Z1, Z3, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K1, Z2
+	VMOVAPS      Z2, Z1
 	MOVQ         $0x00000000, SI
 
 products:
@@ -1999,36 +1999,36 @@ TEXT ·sym3AVX512(SB), $13120-24
 	MOVQ         $0x00000400, CX
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000000, DX
-	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
 	MOVQ         $0x00000000, BX
 
 peak0:
-	VMOVUPS      (DX)(BX*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVUPS      (DX)(BX*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K1
+	VMOVAPS      Z5, K1, Z2
 	VMOVAPS      Z4, K1, Z1
-	VMOVAPS      Z3, K1, Z0
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak0
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K1, Z0
-	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K1, Z1
+	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z0, Z1, Z0
+	VDIVPS       Z1, Z0, Z1
 	VXORPS       Z3, Z3, Z3
 	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 first0:
 	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z0, Z6
+	VMULPS       Z5, Z1, Z6
 	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z1, Z6, Z6
+	VPMINUD      Z0, Z6, Z6
 	VPMINSD      Z2, Z6, Z6
 	VMOVUPS      Z6, (AX)(BX*1)
 	VMULPS       Z5, Z5, Z7
@@ -2047,36 +2047,36 @@ first0:
 	VMOVUPS      Z4, 12352(AX)
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000400, DX
-	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
 	MOVQ         $0x00000000, BX
 
 peak1:
-	VMOVUPS      (DX)(BX*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K2
+	VMOVUPS      (DX)(BX*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K2
+	VMOVAPS      Z5, K2, Z2
 	VMOVAPS      Z4, K2, Z1
-	VMOVAPS      Z3, K2, Z0
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak1
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K2
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K2, Z0
-	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K2
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K2, Z1
+	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z0, Z1, Z0
+	VDIVPS       Z1, Z0, Z1
 	VXORPS       Z3, Z3, Z3
 	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 first1:
 	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z0, Z6
+	VMULPS       Z5, Z1, Z6
 	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z1, Z6, Z6
+	VPMINUD      Z0, Z6, Z6
 	VPMINSD      Z2, Z6, Z6
 	VMOVUPS      Z6, 1024(AX)(BX*1)
 	VMULPS       Z5, Z5, Z7
@@ -2095,36 +2095,36 @@ first1:
 	VMOVUPS      Z4, 12480(AX)
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000800, DX
-	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
 	MOVQ         $0x00000000, BX
 
 peak2:
-	VMOVUPS      (DX)(BX*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K3
+	VMOVUPS      (DX)(BX*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K3
+	VMOVAPS      Z5, K3, Z2
 	VMOVAPS      Z4, K3, Z1
-	VMOVAPS      Z3, K3, Z0
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak2
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K3
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K3, Z0
-	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K3
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K3, Z1
+	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z0, Z1, Z0
+	VDIVPS       Z1, Z0, Z1
 	VXORPS       Z3, Z3, Z3
 	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 first2:
 	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z0, Z6
+	VMULPS       Z5, Z1, Z6
 	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z1, Z6, Z6
+	VPMINUD      Z0, Z6, Z6
 	VPMINSD      Z2, Z6, Z6
 	VMOVUPS      Z6, 2048(AX)(BX*1)
 	VMULPS       Z5, Z5, Z7
@@ -2143,36 +2143,36 @@ first2:
 	VMOVUPS      Z4, 12608(AX)
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000c00, DX
-	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
 	MOVQ         $0x00000000, BX
 
 peak3:
-	VMOVUPS      (DX)(BX*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K4
+	VMOVUPS      (DX)(BX*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K4
+	VMOVAPS      Z5, K4, Z2
 	VMOVAPS      Z4, K4, Z1
-	VMOVAPS      Z3, K4, Z0
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak3
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K4
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K4, Z0
-	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K4
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K4, Z1
+	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z0, Z1, Z0
+	VDIVPS       Z1, Z0, Z1
 	VXORPS       Z3, Z3, Z3
 	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 first3:
 	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z0, Z6
+	VMULPS       Z5, Z1, Z6
 	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z1, Z6, Z6
+	VPMINUD      Z0, Z6, Z6
 	VPMINSD      Z2, Z6, Z6
 	VMOVUPS      Z6, 3072(AX)(BX*1)
 	VMULPS       Z5, Z5, Z7
@@ -2852,26 +2852,26 @@ TEXT ·iq4AVX512(SB), $192-32
 	MOVQ         w+8(FP), DX
 	MOVQ         n+16(FP), BX
 	SHLQ         $0x06, BX
-	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
 	VXORPS       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
 	MOVQ         $0x00000000, SI
 
 peak:
-	VMOVUPS      (CX)(SI*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVUPS      (CX)(SI*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K1
+	VMOVAPS      Z5, K1, Z2
 	VMOVAPS      Z4, K1, Z1
-	VMOVAPS      Z3, K1, Z0
 	ADDQ         $0x40, SI
 	CMPQ         SI, BX
 	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K1, Z0
-	VMOVUPS      Z0, 64(AX)
-	VBROADCASTSS const3e000000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K1, Z1
+	VMOVUPS      Z1, 64(AX)
+	VBROADCASTSS const3e000000<>+0(SB), Z0
 	VBROADCASTSS constc3000000<>+0(SB), Z2
 	VBROADCASTSS const42fe0000<>+0(SB), Z3
 	VMOVUPS      iq4Middle<>+0(SB), Z4
@@ -2883,19 +2883,19 @@ peak:
 	VBROADCASTSS constc2fe0000<>+0(SB), Z10
 	VBROADCASTSS const3f800000<>+0(SB), Z11
 	VBROADCASTSS const80000000<>+0(SB), Z12
-	VPXORD       Z12, Z0, Z0
-	VDIVPS       Z10, Z0, Z0
-	VDIVPS       Z0, Z11, Z0
+	VPXORD       Z12, Z1, Z1
+	VDIVPS       Z10, Z1, Z1
+	VDIVPS       Z1, Z11, Z1
 	VXORPS       Z10, Z10, Z10
 	VXORPS       Z11, Z11, Z11
 	MOVQ         $0x00000000, SI
 
 first:
 	VMOVUPS          (CX)(SI*1), Z12
-	VMULPS           Z12, Z0, Z13
+	VMULPS           Z12, Z1, Z13
 	VMINPS           Z13, Z3, Z13
 	VMAXPS           Z13, Z2, Z13
-	VMULPS           Z1, Z13, Z14
+	VMULPS           Z0, Z13, Z14
 	VCVTPS2DQ.RD_SAE Z14, Z14
 	VMOVAPS          Z14, Z15
 	VPERMI2PS        Z7, Z6, Z15
@@ -2913,11 +2913,11 @@ first:
 	ADDQ             $0x40, SI
 	CMPQ             SI, BX
 	JL               first
-	VXORPS           Z0, Z0, Z0
-	VCMPPS           $0x1e, Z0, Z11, K2
-	VDIVPS           Z11, Z10, Z0
-	VMOVAPS.Z        Z0, K2, Z0
-	VMULPS           Z10, Z0, Z10
+	VXORPS           Z1, Z1, Z1
+	VCMPPS           $0x1e, Z1, Z11, K2
+	VDIVPS           Z11, Z10, Z1
+	VMOVAPS.Z        Z1, K2, Z1
+	VMULPS           Z10, Z1, Z10
 	VBROADCASTSS     constc3060000<>+0(SB), Z11
 	MOVL             $0x0000000f, SI
 
@@ -2932,7 +2932,7 @@ sums:
 	VMULPS           Z15, Z12, Z16
 	VMINPS           Z16, Z3, Z16
 	VMAXPS           Z16, Z2, Z16
-	VMULPS           Z1, Z16, Z17
+	VMULPS           Z0, Z16, Z17
 	VCVTPS2DQ.RD_SAE Z17, Z17
 	VMOVAPS          Z17, Z18
 	VPERMI2PS        Z7, Z6, Z18
@@ -2957,17 +2957,17 @@ sums:
 	VCMPPS           $0x1e, Z15, Z12, K3
 	KANDW            K3, K2, K2
 	VDIVPS           Z14, Z13, Z12
-	VMOVAPS          Z12, K2, Z0
-	VMULPS           Z13, Z0, Z12
+	VMOVAPS          Z12, K2, Z1
+	VMULPS           Z13, Z1, Z12
 	VMOVAPS          Z12, K2, Z10
 	VBROADCASTSS     const3f800000<>+0(SB), Z12
 	VADDPS           Z12, Z11, Z11
 	DECL             SI
 	JNE              candidate
-	VXORPS           Z1, Z1, Z1
-	VMOVAPS          Z1, K1, Z0
+	VXORPS           Z0, Z0, Z0
+	VMOVAPS          Z0, K1, Z1
 	MOVQ             scale+24(FP), AX
-	VMOVUPS          Z0, (AX)
+	VMOVUPS          Z1, (AX)
 	VZEROUPPER
 	RET
 
@@ -3499,26 +3499,26 @@ half:
 	MOVQ         n+24(FP), SI
 	SHLQ         $0x06, SI
 	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const26901d7d<>+0(SB), Y1
 	VXORPS       Y2, Y2, Y2
-	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	VXORPS       Y3, Y3, Y3
+	VBROADCASTSS const7fffffff<>+0(SB), Y4
 	MOVQ         $0x00000000, DI
 
 peak:
-	VMOVUPS      (DX)(DI*1), Y4
-	VPAND        Y3, Y4, Y5
-	VCMPPS       $0x1e, Y2, Y5, Y6
-	VBLENDVPS    Y6, Y5, Y2, Y2
-	VBLENDVPS    Y6, Y4, Y1, Y1
+	VMOVUPS      (DX)(DI*1), Y5
+	VPAND        Y4, Y5, Y6
+	VCMPPS       $0x1e, Y3, Y6, Y7
+	VBLENDVPS    Y7, Y6, Y3, Y3
+	VBLENDVPS    Y7, Y5, Y2, Y2
 	ADDQ         $0x40, DI
 	CMPQ         DI, SI
 	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Y3
-	VCMPPS       $0x11, Y3, Y2, Y2
+	VCMPPS       $0x11, Y1, Y3, Y1
 	VBROADCASTSS const3f800000<>+0(SB), Y3
-	VBLENDVPS    Y2, Y3, Y1, Y1
-	VMOVUPS      Y2, 2048(AX)
-	VMOVUPS      Y1, 2080(AX)
+	VBLENDVPS    Y1, Y3, Y2, Y2
+	VMOVUPS      Y1, 2048(AX)
+	VMOVUPS      Y2, 2080(AX)
 	MOVQ         $0x00000000, DI
 
 products:
@@ -4246,37 +4246,37 @@ half:
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000000, BX
-	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
 	MOVQ         $0x00000000, SI
 
 peak0:
-	VMOVUPS      (BX)(SI*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           peak0
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12544(AX)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 12544(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	MOVQ         $0x00000000, SI
 
 first0:
 	VMOVUPS      (BX)(SI*1), Y5
-	VMULPS       Y5, Y0, Y6
+	VMULPS       Y5, Y1, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VPMINUD      Y1, Y6, Y6
+	VPMINUD      Y0, Y6, Y6
 	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, (AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
@@ -4296,37 +4296,37 @@ first0:
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000400, BX
-	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
 	MOVQ         $0x00000000, SI
 
 peak1:
-	VMOVUPS      (BX)(SI*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           peak1
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12576(AX)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 12576(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	MOVQ         $0x00000000, SI
 
 first1:
 	VMOVUPS      (BX)(SI*1), Y5
-	VMULPS       Y5, Y0, Y6
+	VMULPS       Y5, Y1, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VPMINUD      Y1, Y6, Y6
+	VPMINUD      Y0, Y6, Y6
 	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, 1024(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
@@ -4346,37 +4346,37 @@ first1:
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000800, BX
-	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
 	MOVQ         $0x00000000, SI
 
 peak2:
-	VMOVUPS      (BX)(SI*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           peak2
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12608(AX)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 12608(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	MOVQ         $0x00000000, SI
 
 first2:
 	VMOVUPS      (BX)(SI*1), Y5
-	VMULPS       Y5, Y0, Y6
+	VMULPS       Y5, Y1, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VPMINUD      Y1, Y6, Y6
+	VPMINUD      Y0, Y6, Y6
 	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, 2048(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
@@ -4396,37 +4396,37 @@ first2:
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000c00, BX
-	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
 	MOVQ         $0x00000000, SI
 
 peak3:
-	VMOVUPS      (BX)(SI*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           peak3
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12640(AX)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 12640(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 	MOVQ         $0x00000000, SI
 
 first3:
 	VMOVUPS  (BX)(SI*1), Y5
-	VMULPS   Y5, Y0, Y6
+	VMULPS   Y5, Y1, Y6
 	VROUNDPS $0x08, Y6, Y6
-	VPMINUD  Y1, Y6, Y6
+	VPMINUD  Y0, Y6, Y6
 	VPMINSD  Y2, Y6, Y6
 	VMOVUPS  Y6, 3072(AX)(SI*1)
 	VMULPS   Y5, Y5, Y7
@@ -5149,31 +5149,31 @@ half:
 	ADDQ         CX, BX
 	MOVQ         n+16(FP), SI
 	SHLQ         $0x06, SI
-	VXORPS       Y0, Y0, Y0
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
 	MOVQ         $0x00000000, DI
 
 peak:
-	VMOVUPS      (DX)(DI*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
+	VMOVUPS      (DX)(DI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
 	ADDQ         $0x40, DI
 	CMPQ         DI, SI
 	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, (AX)
-	VMOVUPS      Y0, 32(AX)
-	VBROADCASTSS constc2fe0000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VBROADCASTSS constc2fe0000<>+0(SB), Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBROADCASTSS const80000000<>+0(SB), Y3
-	VXORPS       Y3, Y0, Y0
-	VDIVPS       Y1, Y0, Y0
+	VXORPS       Y3, Y1, Y1
+	VDIVPS       Y0, Y1, Y0
 	VDIVPS       Y0, Y2, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2

@@ -34,6 +34,9 @@ type kernels struct {
 	split16        func(x, w *float32, order *uint32, scale *float32, first, second, shift *uint32)
 	block          blockKernels
 	decode         map[string]blockDecoder // by the name of the type
+	pack           map[string]blockPacker  // by the name of the type
+	signedScales   func(levels *uint8, step, d, scale *float32, n int, lowest float32, highest, none int32, eps float32)
+	maxScales      func(levels *uint8, step, d, scale *float32, n int, highest float32)
 	scaleCodes     func(dst *float32, codes *uint8, step *float32, runs int)
 	iq4            func(x, w *float32, n int, scale *float32)
 	iq4Codes       func(codes *uint8, x *float32, n int, inverse *float32)

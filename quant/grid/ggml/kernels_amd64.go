@@ -16,7 +16,7 @@ var kernelSets = map[string]*kernels{
 			e2m1: blockE2M1AVX512, digits: blockDigitsAVX512, largest: largestAVX512,
 			fromF16: fromF16AVX512, fromBF16: fromBF16AVX512, toF16: toF16AVX512, toBF16: toBF16AVX512,
 		},
-		scaleCodes: scaleCodesAVX512,
+		signedScales: signedScalesAVX512, maxScales: maxScalesAVX512, scaleCodes: scaleCodesAVX512, pack: packers,
 		decode: map[string]blockDecoder{
 			"Q4_0": decodeQ40AVX512, "Q4_1": decodeQ41AVX512, "Q5_0": decodeQ50AVX512, "Q5_1": decodeQ51AVX512,
 			"Q8_0": decodeQ80AVX512, "Q2_K": decodeQ2KAVX512, "Q3_K": decodeQ3KAVX512, "Q4_K": decodeQ4KAVX512,
@@ -37,7 +37,7 @@ var kernelSets = map[string]*kernels{
 			e2m1: blockE2M1AVX2, digits: blockDigitsAVX2, largest: largestAVX2,
 			fromF16: fromF16AVX2, fromBF16: fromBF16AVX2, toF16: toF16AVX2, toBF16: toBF16AVX2,
 		},
-		scaleCodes: scaleCodesAVX2,
+		signedScales: signedScalesAVX2, maxScales: maxScalesAVX2, scaleCodes: scaleCodesAVX2, pack: packers,
 		decode: map[string]blockDecoder{
 			"Q4_0": decodeQ40AVX2, "Q4_1": decodeQ41AVX2, "Q5_0": decodeQ50AVX2, "Q5_1": decodeQ51AVX2, "Q8_0": decodeQ80AVX2,
 			"Q2_K": decodeQ2KAVX2, "Q3_K": decodeQ3KAVX2, "Q4_K": decodeQ4KAVX2, "Q5_K": decodeQ5KAVX2, "Q6_K": decodeQ6KAVX2,
@@ -45,4 +45,9 @@ var kernelSets = map[string]*kernels{
 			"TQ2_0": decodeTQ20AVX2, "Q2_0": decodeQ20AVX2, "Q1_0": decodeQ10AVX2,
 		},
 	},
+}
+
+// packers serve both sets.
+var packers = map[string]blockPacker{
+	"Q2_K": packQ2KAVX2, "Q3_K": packQ3KAVX2, "Q4_K": packQ4KAVX2, "Q5_K": packQ5KAVX2, "Q6_K": packQ6KAVX2, "IQ4_XS": packIQ4XSAVX2,
 }

@@ -52,7 +52,7 @@ func asym(name string, ways int) func(*gen) {
 		ok := g.GP32()
 		g.MOVL(U32(1), ok)
 		g.lanes(func() {
-			s.n, s.zero, s.levels = g.rows("n"), g.zero(), s.scalar("levels")
+			s.n, s.zero, s.levels = g.rows("n"), g.zero(), g.scalar("levels")
 			for i, w := range s.ways {
 				s.start(i, w)
 			}
@@ -94,13 +94,6 @@ func (s *asymState) start(i int, w *asymWay) {
 	e := s.error(fmt.Sprint("initial", i), []*asymWay{w}, []reg.VecVirtual{scale}, []reg.VecVirtual{w.lo})[0]
 	g.choose(w.empty.get(), g.float(-1), e) // errors are not negative: never replaced
 	w.best.put(e)
-}
-
-// scalar broadcasts a float32 argument.
-func (s *asymState) scalar(name string) reg.VecVirtual {
-	f := s.g.XMM()
-	s.g.Load(s.g.Param(name), f)
-	return s.g.broadcast(f)
 }
 
 // extremes finds the range of x and the sums of w and w·x.
@@ -151,7 +144,7 @@ func (s *asymState) candidates() {
 	kf := g.XMM()
 	g.VXORPS(kf, kf, kf)
 	g.VCVTSI2SSL(k, kf, kf)
-	numerator := g.add(g.add(s.scalar("first"), g.mul(s.scalar("step"), g.broadcast(kf))), s.levels)
+	numerator := g.add(g.add(g.scalar("first"), g.mul(g.scalar("step"), g.broadcast(kf))), s.levels)
 	for _, w := range s.ways {
 		g.set(w.inv, g.div(numerator, g.sub(w.hi.get(), w.lo)))
 		s.guard(w)

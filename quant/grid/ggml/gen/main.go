@@ -35,6 +35,7 @@ var files = []struct {
 		nearest(pairs), nearest(triples)}},
 	{"asm_iq1", []func(*gen){sortRows, split32, split16}},
 	{"asm_decode", decoders()},
+	{"asm_pack", append(packers(), signedScales, maxScales)},
 }
 
 func main() {

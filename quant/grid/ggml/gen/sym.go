@@ -35,16 +35,14 @@ func sym(g *gen) {
 	products, keep := g.local(32*rowBytes), g.slots(5)
 	g.lanes(func() {
 		s := &symState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), products: products, zero: g.zero()}
-		peak, none := peaks(g, "peak", s.x, s.n)
+		peak, none := peaks(g, "peak", s.x, s.n, g.float(searchEps))
 		empty := g.hold(keep[0], none)
 		s.peak, s.scale, s.best, s.bestInv = g.held(keep[1]), g.held(keep[2]), g.held(keep[3]), g.held(keep[4])
 		s.peak.put(peak)
 		g.each("products", 0, s.n, func(i reg.GPVirtual) {
 			g.VMOVUPS(g.mul(g.load(at(s.w, i)), at(s.x, i)), s.products.Idx(i, 1))
 		})
-		f := g.XMM()
-		g.Load(g.Param("levels"), f)
-		s.levels = g.broadcast(f)
+		s.levels = g.scalar("levels")
 		s.low, s.high = g.sub(s.zero, s.levels), g.sub(s.levels, g.float(1))
 		s.candidates()
 		codes := g.bytePlane("codes")
@@ -143,9 +141,12 @@ func (s *symState) sums(label string, steps []int, inv []reg.VecVirtual) (a, b [
 	return a, b
 }
 
-// peaks is extreme on a plane: the first element of largest magnitude. Lanes whose magnitudes stay below searchEps are
-// empty; their peak becomes 1.
-func peaks(g *gen, label string, x, n reg.Register) (peak reg.VecVirtual, empty mask) {
+// searchEps is the magnitude below which a sub-block counts as zero, as in the package.
+const searchEps = 1e-15
+
+// peaks is extreme on a plane: the first element of largest magnitude. Lanes whose magnitudes stay below eps are empty; their
+// peak becomes 1.
+func peaks(g *gen, label string, x, n reg.Register, eps reg.VecVirtual) (peak reg.VecVirtual, empty mask) {
 	peak = g.zero()
 	amax := g.zero()
 	magnitude := g.int(0x7fffffff)
@@ -156,7 +157,7 @@ func peaks(g *gen, label string, x, n reg.Register) (peak reg.VecVirtual, empty 
 		g.choose(m, a, amax)
 		g.choose(m, v, peak)
 	})
-	empty = g.compare(less, amax, g.float(1e-15))
+	empty = g.compare(less, amax, eps)
 	g.choose(empty, g.float(1), peak)
 	return peak, empty
 }
@@ -205,7 +206,7 @@ func (s *sym3State) start(way int, keep slot) (empty heldMask) {
 	label := fmt.Sprint(way)
 	x := g.plane("x")
 	g.ADDQ(U32(uint32(way*sym3Size)), x)
-	peak, none := peaks(g, "peak"+label, x, s.n)
+	peak, none := peaks(g, "peak"+label, x, s.n, g.float(searchEps))
 	empty = g.hold(keep, none)
 	low, high := g.float(-4), g.float(3)
 	inv := g.div(low, peak)
