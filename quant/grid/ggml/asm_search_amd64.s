@@ -1992,8 +1992,8 @@ DATA const3f666667<>+0(SB)/4, $0x3f666667
 GLOBL const3f666667<>(SB), RODATA|NOPTR, $4
 
 // func sym3AVX512(codes *uint8, x *float32, scale *float32)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·sym3AVX512(SB), $13120-24
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·sym3AVX512(SB), $21312-24
 	LEAQ         64(SP), AX
 	ANDQ         $-64, AX
 	MOVQ         $0x00000400, CX
@@ -2019,18 +2019,34 @@ peak0:
 	VMOVAPS      Z0, K1, Z1
 	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z1, Z0, Z1
-	VXORPS       Z3, Z3, Z3
+	VDIVPS       Z1, Z0, Z3
 	VXORPS       Z4, Z4, Z4
+	VXORPS       Z1, Z1, Z1
 	MOVQ         $0x00000000, BX
 
 first0:
 	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z1, Z6
+	VMULPS       Z5, Z3, Z6
 	VRNDSCALEPS  $0x08, Z6, Z6
 	VPMINUD      Z0, Z6, Z6
 	VPMINSD      Z2, Z6, Z6
 	VMOVUPS      Z6, (AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z7
+	VSUBPS       Z7, Z6, Z7
+	VBROADCASTSS const3eff7cee<>+0(SB), Z8
+	VADDPS       Z8, Z6, Z8
+	VBROADCASTSS constc0800000<>+0(SB), Z9
+	VCMPPS       $0x12, Z9, Z6, K2
+	VBROADCASTSS const7f800000<>+0(SB), Z9
+	VBROADCASTSS const80000000<>+0(SB), Z10
+	VPXORD       Z10, Z9, Z9
+	VMOVAPS      Z9, K2, Z7
+	VBROADCASTSS const40400000<>+0(SB), Z9
+	VCMPPS       $0x1d, Z9, Z6, K2
+	VBROADCASTSS const7f800000<>+0(SB), Z9
+	VMOVAPS      Z9, K2, Z8
+	VMOVUPS      Z7, 12288(AX)(BX*1)
+	VMOVUPS      Z8, 16384(AX)(BX*1)
 	VMULPS       Z5, Z5, Z7
 	VMULPS       Z5, Z7, Z5
 	VMULPS       Z6, Z5, Z5
@@ -2038,509 +2054,569 @@ first0:
 	VMULPS       Z6, Z7, Z6
 	VMOVUPS      Z5, 4096(AX)(BX*1)
 	VMOVUPS      Z6, 8192(AX)(BX*1)
-	VADDPS       Z5, Z3, Z3
-	VADDPS       Z6, Z4, Z4
+	VADDPS       Z5, Z4, Z4
+	VADDPS       Z6, Z1, Z1
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first0
-	VMOVUPS      Z3, 12288(AX)
-	VMOVUPS      Z4, 12352(AX)
+	VMOVAPS      Z4, Z0
+	VMOVAPS      Z1, Z1
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000400, DX
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VXORPS       Z1, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VBROADCASTSS const7fffffff<>+0(SB), Z5
 	MOVQ         $0x00000000, BX
 
 peak1:
-	VMOVUPS      (DX)(BX*1), Z4
-	VPANDD       Z3, Z4, Z5
-	VCMPPS       $0x1e, Z2, Z5, K2
-	VMOVAPS      Z5, K2, Z2
-	VMOVAPS      Z4, K2, Z1
+	VMOVUPS      (DX)(BX*1), Z6
+	VPANDD       Z5, Z6, Z7
+	VCMPPS       $0x1e, Z4, Z7, K2
+	VMOVAPS      Z7, K2, Z4
+	VMOVAPS      Z6, K2, Z3
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak1
-	VCMPPS       $0x11, Z0, Z2, K2
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K2, Z1
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z1, Z0, Z1
+	VCMPPS       $0x11, Z2, Z4, K2
+	VBROADCASTSS const3f800000<>+0(SB), Z2
+	VMOVAPS      Z2, K2, Z3
+	VBROADCASTSS constc0800000<>+0(SB), Z2
+	VBROADCASTSS const40400000<>+0(SB), Z4
+	VDIVPS       Z3, Z2, Z5
+	VXORPS       Z6, Z6, Z6
 	VXORPS       Z3, Z3, Z3
-	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 first1:
-	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z1, Z6
-	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z0, Z6, Z6
-	VPMINSD      Z2, Z6, Z6
-	VMOVUPS      Z6, 1024(AX)(BX*1)
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z5, Z7, Z5
-	VMULPS       Z6, Z5, Z5
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z6, Z7, Z6
-	VMOVUPS      Z5, 5120(AX)(BX*1)
-	VMOVUPS      Z6, 9216(AX)(BX*1)
-	VADDPS       Z5, Z3, Z3
-	VADDPS       Z6, Z4, Z4
+	VMOVUPS      (DX)(BX*1), Z7
+	VMULPS       Z7, Z5, Z8
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VPMINUD      Z2, Z8, Z8
+	VPMINSD      Z4, Z8, Z8
+	VMOVUPS      Z8, 1024(AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z9
+	VSUBPS       Z9, Z8, Z9
+	VBROADCASTSS const3eff7cee<>+0(SB), Z10
+	VADDPS       Z10, Z8, Z10
+	VBROADCASTSS constc0800000<>+0(SB), Z11
+	VCMPPS       $0x12, Z11, Z8, K3
+	VBROADCASTSS const7f800000<>+0(SB), Z11
+	VBROADCASTSS const80000000<>+0(SB), Z12
+	VPXORD       Z12, Z11, Z11
+	VMOVAPS      Z11, K3, Z9
+	VBROADCASTSS const40400000<>+0(SB), Z11
+	VCMPPS       $0x1d, Z11, Z8, K3
+	VBROADCASTSS const7f800000<>+0(SB), Z11
+	VMOVAPS      Z11, K3, Z10
+	VMOVUPS      Z9, 13312(AX)(BX*1)
+	VMOVUPS      Z10, 17408(AX)(BX*1)
+	VMULPS       Z7, Z7, Z9
+	VMULPS       Z7, Z9, Z7
+	VMULPS       Z8, Z7, Z7
+	VMULPS       Z8, Z9, Z9
+	VMULPS       Z8, Z9, Z8
+	VMOVUPS      Z7, 5120(AX)(BX*1)
+	VMOVUPS      Z8, 9216(AX)(BX*1)
+	VADDPS       Z7, Z6, Z6
+	VADDPS       Z8, Z3, Z3
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first1
-	VMOVUPS      Z3, 12416(AX)
-	VMOVUPS      Z4, 12480(AX)
+	VMOVAPS      Z6, Z2
+	VMOVAPS      Z3, Z3
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000800, DX
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VXORPS       Z1, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	VBROADCASTSS const26901d7d<>+0(SB), Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VBROADCASTSS const7fffffff<>+0(SB), Z7
 	MOVQ         $0x00000000, BX
 
 peak2:
-	VMOVUPS      (DX)(BX*1), Z4
-	VPANDD       Z3, Z4, Z5
-	VCMPPS       $0x1e, Z2, Z5, K3
-	VMOVAPS      Z5, K3, Z2
-	VMOVAPS      Z4, K3, Z1
+	VMOVUPS      (DX)(BX*1), Z8
+	VPANDD       Z7, Z8, Z9
+	VCMPPS       $0x1e, Z6, Z9, K3
+	VMOVAPS      Z9, K3, Z6
+	VMOVAPS      Z8, K3, Z5
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak2
-	VCMPPS       $0x11, Z0, Z2, K3
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K3, Z1
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z1, Z0, Z1
-	VXORPS       Z3, Z3, Z3
-	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x11, Z4, Z6, K3
+	VBROADCASTSS const3f800000<>+0(SB), Z4
+	VMOVAPS      Z4, K3, Z5
+	VBROADCASTSS constc0800000<>+0(SB), Z4
+	VBROADCASTSS const40400000<>+0(SB), Z6
+	VDIVPS       Z5, Z4, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z5, Z5, Z5
 	MOVQ         $0x00000000, BX
 
 first2:
-	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z1, Z6
-	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z0, Z6, Z6
-	VPMINSD      Z2, Z6, Z6
-	VMOVUPS      Z6, 2048(AX)(BX*1)
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z5, Z7, Z5
-	VMULPS       Z6, Z5, Z5
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z6, Z7, Z6
-	VMOVUPS      Z5, 6144(AX)(BX*1)
-	VMOVUPS      Z6, 10240(AX)(BX*1)
-	VADDPS       Z5, Z3, Z3
-	VADDPS       Z6, Z4, Z4
+	VMOVUPS      (DX)(BX*1), Z9
+	VMULPS       Z9, Z7, Z10
+	VRNDSCALEPS  $0x08, Z10, Z10
+	VPMINUD      Z4, Z10, Z10
+	VPMINSD      Z6, Z10, Z10
+	VMOVUPS      Z10, 2048(AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z11
+	VSUBPS       Z11, Z10, Z11
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VADDPS       Z12, Z10, Z12
+	VBROADCASTSS constc0800000<>+0(SB), Z13
+	VCMPPS       $0x12, Z13, Z10, K4
+	VBROADCASTSS const7f800000<>+0(SB), Z13
+	VBROADCASTSS const80000000<>+0(SB), Z14
+	VPXORD       Z14, Z13, Z13
+	VMOVAPS      Z13, K4, Z11
+	VBROADCASTSS const40400000<>+0(SB), Z13
+	VCMPPS       $0x1d, Z13, Z10, K4
+	VBROADCASTSS const7f800000<>+0(SB), Z13
+	VMOVAPS      Z13, K4, Z12
+	VMOVUPS      Z11, 14336(AX)(BX*1)
+	VMOVUPS      Z12, 18432(AX)(BX*1)
+	VMULPS       Z9, Z9, Z11
+	VMULPS       Z9, Z11, Z9
+	VMULPS       Z10, Z9, Z9
+	VMULPS       Z10, Z11, Z11
+	VMULPS       Z10, Z11, Z10
+	VMOVUPS      Z9, 6144(AX)(BX*1)
+	VMOVUPS      Z10, 10240(AX)(BX*1)
+	VADDPS       Z9, Z8, Z8
+	VADDPS       Z10, Z5, Z5
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first2
-	VMOVUPS      Z3, 12544(AX)
-	VMOVUPS      Z4, 12608(AX)
+	VMOVAPS      Z8, Z4
+	VMOVAPS      Z5, Z5
 	MOVQ         x+8(FP), DX
 	ADDQ         $0x00000c00, DX
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VXORPS       Z1, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	VBROADCASTSS const26901d7d<>+0(SB), Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS const7fffffff<>+0(SB), Z9
 	MOVQ         $0x00000000, BX
 
 peak3:
-	VMOVUPS      (DX)(BX*1), Z4
-	VPANDD       Z3, Z4, Z5
-	VCMPPS       $0x1e, Z2, Z5, K4
-	VMOVAPS      Z5, K4, Z2
-	VMOVAPS      Z4, K4, Z1
+	VMOVUPS      (DX)(BX*1), Z10
+	VPANDD       Z9, Z10, Z11
+	VCMPPS       $0x1e, Z8, Z11, K4
+	VMOVAPS      Z11, K4, Z8
+	VMOVAPS      Z10, K4, Z7
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           peak3
-	VCMPPS       $0x11, Z0, Z2, K4
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K4, Z1
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z1, Z0, Z1
-	VXORPS       Z3, Z3, Z3
-	VXORPS       Z4, Z4, Z4
+	VCMPPS       $0x11, Z6, Z8, K4
+	VBROADCASTSS const3f800000<>+0(SB), Z6
+	VMOVAPS      Z6, K4, Z7
+	VBROADCASTSS constc0800000<>+0(SB), Z6
+	VBROADCASTSS const40400000<>+0(SB), Z8
+	VDIVPS       Z7, Z6, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z7, Z7, Z7
 	MOVQ         $0x00000000, BX
 
 first3:
-	VMOVUPS      (DX)(BX*1), Z5
-	VMULPS       Z5, Z1, Z6
-	VRNDSCALEPS  $0x08, Z6, Z6
-	VPMINUD      Z0, Z6, Z6
-	VPMINSD      Z2, Z6, Z6
-	VMOVUPS      Z6, 3072(AX)(BX*1)
-	VMULPS       Z5, Z5, Z7
-	VMULPS       Z5, Z7, Z5
-	VMULPS       Z6, Z5, Z5
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z6, Z7, Z6
-	VMOVUPS      Z5, 7168(AX)(BX*1)
-	VMOVUPS      Z6, 11264(AX)(BX*1)
-	VADDPS       Z5, Z3, Z3
-	VADDPS       Z6, Z4, Z4
+	VMOVUPS      (DX)(BX*1), Z11
+	VMULPS       Z11, Z9, Z12
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VPMINUD      Z6, Z12, Z12
+	VPMINSD      Z8, Z12, Z12
+	VMOVUPS      Z12, 3072(AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VSUBPS       Z13, Z12, Z13
+	VBROADCASTSS const3eff7cee<>+0(SB), Z14
+	VADDPS       Z14, Z12, Z14
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z12, K5
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z16
+	VPXORD       Z16, Z15, Z15
+	VMOVAPS      Z15, K5, Z13
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z12, K5
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K5, Z14
+	VMOVUPS      Z13, 15360(AX)(BX*1)
+	VMOVUPS      Z14, 19456(AX)(BX*1)
+	VMULPS       Z11, Z11, Z13
+	VMULPS       Z11, Z13, Z11
+	VMULPS       Z12, Z11, Z11
+	VMULPS       Z12, Z13, Z13
+	VMULPS       Z12, Z13, Z12
+	VMOVUPS      Z11, 7168(AX)(BX*1)
+	VMOVUPS      Z12, 11264(AX)(BX*1)
+	VADDPS       Z11, Z10, Z10
+	VADDPS       Z12, Z7, Z7
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           first3
-	VMOVUPS      Z3, 12672(AX)
-	VMOVUPS      Z4, 12736(AX)
+	VMOVAPS      Z10, Z6
+	VMOVAPS      Z7, Z7
 	MOVQ         x+8(FP), DX
-	VBROADCASTSS const4b400000<>+0(SB), Z0
-	VBROADCASTSS const007fffff<>+0(SB), Z1
-	VBROADCASTSS const00400000<>+0(SB), Z2
+	VBROADCASTSS const4b400000<>+0(SB), Z8
+	VBROADCASTSS const007fffff<>+0(SB), Z9
+	VBROADCASTSS const00400000<>+0(SB), Z10
+	MOVL         $0x00000001, BX
 	MOVL         $0x00000005, SI
+	XORL         DI, DI
 
 sweep:
-	XORL BX, BX
-	MOVQ $0x00000000, DI
+	MOVQ $0x00000000, R8
 
 improve:
-	VMOVUPS      (DX)(DI*1), Z3
-	VMOVUPS      (AX)(DI*1), Z4
-	VMOVUPS      12288(AX), Z5
-	VSUBPS       4096(AX)(DI*1), Z5, Z5
-	VMOVUPS      12352(AX), Z6
-	VSUBPS       8192(AX)(DI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      (DX)(R8*1), Z11
+	VSUBPS       4096(AX)(R8*1), Z0, Z12
+	VSUBPS       8192(AX)(R8*1), Z1, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       16384(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       12288(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VXORPS       Z8, Z8, Z8
-	VCMPPS       $0x1e, Z8, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep0
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12288(AX), Z9
-	VMOVUPS      12352(AX), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      (AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VXORPS       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z4, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z1, Z15, Z15
+	VMULPS       Z0, Z0, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, R8
-	ORL          R8, BX
-	VMOVUPS      12288(AX), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12288(AX)
-	VMOVUPS      12352(AX), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12352(AX)
-	VMOVUPS      (AX)(DI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, (AX)(DI*1)
-	VMOVUPS      4096(AX)(DI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 4096(AX)(DI*1)
-	VMOVUPS      8192(AX)(DI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 8192(AX)(DI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z0
+	VMOVAPS      Z13, K5, Z1
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      (AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, (AX)(R8*1)
+	VMOVUPS      4096(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 4096(AX)(R8*1)
+	VMOVUPS      8192(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 8192(AX)(R8*1)
+	VMOVUPS      12288(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 12288(AX)(R8*1)
+	VMOVUPS      16384(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 16384(AX)(R8*1)
 
 keep0:
-	VMOVUPS      1024(DX)(DI*1), Z3
-	VMOVUPS      1024(AX)(DI*1), Z4
-	VMOVUPS      12416(AX), Z5
-	VSUBPS       5120(AX)(DI*1), Z5, Z5
-	VMOVUPS      12480(AX), Z6
-	VSUBPS       9216(AX)(DI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      1024(DX)(R8*1), Z11
+	VSUBPS       5120(AX)(R8*1), Z2, Z12
+	VSUBPS       9216(AX)(R8*1), Z3, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       17408(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       13312(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VXORPS       Z8, Z8, Z8
-	VCMPPS       $0x1e, Z8, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep1
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12416(AX), Z9
-	VMOVUPS      12480(AX), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      1024(AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VXORPS       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z4, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z3, Z15, Z15
+	VMULPS       Z2, Z2, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, R8
-	ORL          R8, BX
-	VMOVUPS      12416(AX), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12416(AX)
-	VMOVUPS      12480(AX), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12480(AX)
-	VMOVUPS      1024(AX)(DI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, 1024(AX)(DI*1)
-	VMOVUPS      5120(AX)(DI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 5120(AX)(DI*1)
-	VMOVUPS      9216(AX)(DI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 9216(AX)(DI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z2
+	VMOVAPS      Z13, K5, Z3
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      1024(AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, 1024(AX)(R8*1)
+	VMOVUPS      5120(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 5120(AX)(R8*1)
+	VMOVUPS      9216(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 9216(AX)(R8*1)
+	VMOVUPS      13312(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 13312(AX)(R8*1)
+	VMOVUPS      17408(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 17408(AX)(R8*1)
 
 keep1:
-	VMOVUPS      2048(DX)(DI*1), Z3
-	VMOVUPS      2048(AX)(DI*1), Z4
-	VMOVUPS      12544(AX), Z5
-	VSUBPS       6144(AX)(DI*1), Z5, Z5
-	VMOVUPS      12608(AX), Z6
-	VSUBPS       10240(AX)(DI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      2048(DX)(R8*1), Z11
+	VSUBPS       6144(AX)(R8*1), Z4, Z12
+	VSUBPS       10240(AX)(R8*1), Z5, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       18432(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       14336(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VXORPS       Z8, Z8, Z8
-	VCMPPS       $0x1e, Z8, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep2
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12544(AX), Z9
-	VMOVUPS      12608(AX), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      2048(AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VXORPS       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z4, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z5, Z15, Z15
+	VMULPS       Z4, Z4, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, R8
-	ORL          R8, BX
-	VMOVUPS      12544(AX), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12544(AX)
-	VMOVUPS      12608(AX), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12608(AX)
-	VMOVUPS      2048(AX)(DI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, 2048(AX)(DI*1)
-	VMOVUPS      6144(AX)(DI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 6144(AX)(DI*1)
-	VMOVUPS      10240(AX)(DI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 10240(AX)(DI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z4
+	VMOVAPS      Z13, K5, Z5
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      2048(AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, 2048(AX)(R8*1)
+	VMOVUPS      6144(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 6144(AX)(R8*1)
+	VMOVUPS      10240(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 10240(AX)(R8*1)
+	VMOVUPS      14336(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 14336(AX)(R8*1)
+	VMOVUPS      18432(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 18432(AX)(R8*1)
 
 keep2:
-	VMOVUPS      3072(DX)(DI*1), Z3
-	VMOVUPS      3072(AX)(DI*1), Z4
-	VMOVUPS      12672(AX), Z5
-	VSUBPS       7168(AX)(DI*1), Z5, Z5
-	VMOVUPS      12736(AX), Z6
-	VSUBPS       11264(AX)(DI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      3072(DX)(R8*1), Z11
+	VSUBPS       7168(AX)(R8*1), Z6, Z12
+	VSUBPS       11264(AX)(R8*1), Z7, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       19456(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       15360(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VXORPS       Z8, Z8, Z8
-	VCMPPS       $0x1e, Z8, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep3
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12672(AX), Z9
-	VMOVUPS      12736(AX), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      3072(AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VXORPS       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z4, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z6, Z6, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, R8
-	ORL          R8, BX
-	VMOVUPS      12672(AX), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12672(AX)
-	VMOVUPS      12736(AX), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12736(AX)
-	VMOVUPS      3072(AX)(DI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, 3072(AX)(DI*1)
-	VMOVUPS      7168(AX)(DI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 7168(AX)(DI*1)
-	VMOVUPS      11264(AX)(DI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 11264(AX)(DI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z6
+	VMOVAPS      Z13, K5, Z7
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      3072(AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, 3072(AX)(R8*1)
+	VMOVUPS      7168(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 7168(AX)(R8*1)
+	VMOVUPS      11264(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 11264(AX)(R8*1)
+	VMOVUPS      15360(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 15360(AX)(R8*1)
+	VMOVUPS      19456(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 19456(AX)(R8*1)
 
 keep3:
-	ADDQ  $0x40, DI
-	CMPQ  DI, CX
-	JL    improve
-	TESTL BX, BX
-	JE    settled
-	DECL  SI
-	JNE   sweep
+	INCL BX
+	CMPL BX, $0x11
+	JE   settled
+	ADDQ $0x40, R8
+	CMPQ R8, CX
+	JL   improve
+	DECL SI
+	JNE  sweep
 
 settled:
-	VXORPS       Z0, Z0, Z0
-	VBROADCASTSS const40800000<>+0(SB), Z1
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS const40800000<>+0(SB), Z9
 	MOVQ         codes+0(FP), DX
 	ADDQ         $0x00000000, DX
 	MOVQ         $0x00000000, BX
 
 codes0:
-	VADDPS       (AX)(BX*1), Z1, Z2
-	VMOVAPS      Z0, K1, Z2
-	VCVTTPS2DQ   Z2, Z2
-	VPMOVDB      Z2, (DX)
+	VADDPS       (AX)(BX*1), Z9, Z10
+	VMOVAPS      Z8, K1, Z10
+	VCVTTPS2DQ   Z10, Z10
+	VPMOVDB      Z10, (DX)
 	ADDQ         $0x10, DX
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes0
-	VMOVUPS      12288(AX), Z1
-	VMOVUPS      12352(AX), Z2
-	VCMPPS       $0x1e, Z0, Z2, K5
+	VCMPPS       $0x1e, Z8, Z1, K5
 	KANDNW       K5, K1, K1
-	VDIVPS       Z2, Z1, Z0
+	VDIVPS       Z1, Z0, Z0
 	VMOVAPS.Z    Z0, K1, Z0
 	MOVQ         scale+16(FP), DX
 	VMOVUPS      Z0, (DX)
@@ -2551,19 +2627,17 @@ codes0:
 	MOVQ         $0x00000000, BX
 
 codes1:
-	VADDPS       1024(AX)(BX*1), Z1, Z2
-	VMOVAPS      Z0, K2, Z2
-	VCVTTPS2DQ   Z2, Z2
-	VPMOVDB      Z2, (DX)
+	VADDPS       1024(AX)(BX*1), Z1, Z8
+	VMOVAPS      Z0, K2, Z8
+	VCVTTPS2DQ   Z8, Z8
+	VPMOVDB      Z8, (DX)
 	ADDQ         $0x10, DX
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes1
-	VMOVUPS      12416(AX), Z1
-	VMOVUPS      12480(AX), Z2
-	VCMPPS       $0x1e, Z0, Z2, K1
+	VCMPPS       $0x1e, Z0, Z3, K1
 	KANDNW       K1, K2, K1
-	VDIVPS       Z2, Z1, Z0
+	VDIVPS       Z3, Z2, Z0
 	VMOVAPS.Z    Z0, K1, Z0
 	MOVQ         scale+16(FP), DX
 	VMOVUPS      Z0, 64(DX)
@@ -2582,11 +2656,9 @@ codes2:
 	ADDQ         $0x40, BX
 	CMPQ         BX, CX
 	JL           codes2
-	VMOVUPS      12544(AX), Z1
-	VMOVUPS      12608(AX), Z2
-	VCMPPS       $0x1e, Z0, Z2, K1
+	VCMPPS       $0x1e, Z0, Z5, K1
 	KANDNW       K1, K3, K1
-	VDIVPS       Z2, Z1, Z0
+	VDIVPS       Z5, Z4, Z0
 	VMOVAPS.Z    Z0, K1, Z0
 	MOVQ         scale+16(FP), DX
 	VMOVUPS      Z0, 128(DX)
@@ -2605,11 +2677,9 @@ codes3:
 	ADDQ       $0x40, BX
 	CMPQ       BX, CX
 	JL         codes3
-	VMOVUPS    12672(AX), Z1
-	VMOVUPS    12736(AX), Z2
-	VCMPPS     $0x1e, Z0, Z2, K1
+	VCMPPS     $0x1e, Z0, Z7, K1
 	KANDNW     K1, K4, K1
-	VDIVPS     Z2, Z1, Z0
+	VDIVPS     Z7, Z6, Z0
 	VMOVAPS.Z  Z0, K1, Z0
 	MOVQ       scale+16(FP), AX
 	VMOVUPS    Z0, 192(AX)
@@ -2622,6 +2692,12 @@ GLOBL constc0800000<>(SB), RODATA|NOPTR, $4
 DATA const40400000<>+0(SB)/4, $0x40400000
 GLOBL const40400000<>(SB), RODATA|NOPTR, $4
 
+DATA const3eff7cee<>+0(SB)/4, $0x3eff7cee
+GLOBL const3eff7cee<>(SB), RODATA|NOPTR, $4
+
+DATA const7f800000<>+0(SB)/4, $0x7f800000
+GLOBL const7f800000<>(SB), RODATA|NOPTR, $4
+
 DATA const4b400000<>+0(SB)/4, $0x4b400000
 GLOBL const4b400000<>(SB), RODATA|NOPTR, $4
 
@@ -2630,9 +2706,6 @@ GLOBL const007fffff<>(SB), RODATA|NOPTR, $4
 
 DATA const00400000<>+0(SB)/4, $0x00400000
 GLOBL const00400000<>(SB), RODATA|NOPTR, $4
-
-DATA const3eff7cee<>+0(SB)/4, $0x3eff7cee
-GLOBL const3eff7cee<>(SB), RODATA|NOPTR, $4
 
 DATA const0554ad2e<>+0(SB)/4, $0x0554ad2e
 GLOBL const0554ad2e<>(SB), RODATA|NOPTR, $4
@@ -4235,8 +4308,8 @@ codes:
 	RET
 
 // func sym3AVX2(codes *uint8, x *float32, scale *float32)
-// Requires: AVX, AVX2
-TEXT ·sym3AVX2(SB), $12736-24
+// Requires: AVX, AVX2, CMOV
+TEXT ·sym3AVX2(SB), $20928-24
 	LEAQ 64(SP), AX
 	ANDQ $-64, AX
 	XORQ CX, CX
@@ -4264,7 +4337,7 @@ peak0:
 	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y0, Y2, Y1, Y1
-	VMOVUPS      Y0, 12544(AX)
+	VMOVUPS      Y0, 20736(AX)
 	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y1, Y0, Y1
@@ -4279,6 +4352,22 @@ first0:
 	VPMINUD      Y0, Y6, Y6
 	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, (AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 12288(AX)(SI*1)
+	VMOVUPS      Y8, 16384(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
@@ -4291,8 +4380,8 @@ first0:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           first0
-	VMOVUPS      Y3, 12288(AX)
-	VMOVUPS      Y4, 12320(AX)
+	VMOVUPS      Y3, 20480(AX)
+	VMOVUPS      Y4, 20512(AX)
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000400, BX
@@ -4314,7 +4403,7 @@ peak1:
 	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y0, Y2, Y1, Y1
-	VMOVUPS      Y0, 12576(AX)
+	VMOVUPS      Y0, 20768(AX)
 	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y1, Y0, Y1
@@ -4329,6 +4418,22 @@ first1:
 	VPMINUD      Y0, Y6, Y6
 	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, 1024(AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 13312(AX)(SI*1)
+	VMOVUPS      Y8, 17408(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
@@ -4341,8 +4446,8 @@ first1:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           first1
-	VMOVUPS      Y3, 12352(AX)
-	VMOVUPS      Y4, 12384(AX)
+	VMOVUPS      Y3, 20544(AX)
+	VMOVUPS      Y4, 20576(AX)
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000800, BX
@@ -4364,7 +4469,7 @@ peak2:
 	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y0, Y2, Y1, Y1
-	VMOVUPS      Y0, 12608(AX)
+	VMOVUPS      Y0, 20800(AX)
 	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y1, Y0, Y1
@@ -4379,6 +4484,22 @@ first2:
 	VPMINUD      Y0, Y6, Y6
 	VPMINSD      Y2, Y6, Y6
 	VMOVUPS      Y6, 2048(AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 14336(AX)(SI*1)
+	VMOVUPS      Y8, 18432(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
@@ -4391,8 +4512,8 @@ first2:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           first2
-	VMOVUPS      Y3, 12416(AX)
-	VMOVUPS      Y4, 12448(AX)
+	VMOVUPS      Y3, 20608(AX)
+	VMOVUPS      Y4, 20640(AX)
 	MOVQ         x+8(FP), BX
 	ADDQ         CX, BX
 	ADDQ         $0x00000c00, BX
@@ -4414,7 +4535,7 @@ peak3:
 	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBLENDVPS    Y0, Y2, Y1, Y1
-	VMOVUPS      Y0, 12640(AX)
+	VMOVUPS      Y0, 20832(AX)
 	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
 	VDIVPS       Y1, Y0, Y1
@@ -4423,369 +4544,431 @@ peak3:
 	MOVQ         $0x00000000, SI
 
 first3:
-	VMOVUPS  (BX)(SI*1), Y5
-	VMULPS   Y5, Y1, Y6
-	VROUNDPS $0x08, Y6, Y6
-	VPMINUD  Y0, Y6, Y6
-	VPMINSD  Y2, Y6, Y6
-	VMOVUPS  Y6, 3072(AX)(SI*1)
-	VMULPS   Y5, Y5, Y7
-	VMULPS   Y5, Y7, Y5
-	VMULPS   Y6, Y5, Y5
-	VMULPS   Y6, Y7, Y7
-	VMULPS   Y6, Y7, Y6
-	VMOVUPS  Y5, 7168(AX)(SI*1)
-	VMOVUPS  Y6, 11264(AX)(SI*1)
-	VADDPS   Y5, Y3, Y3
-	VADDPS   Y6, Y4, Y4
-	ADDQ     $0x40, SI
-	CMPQ     SI, DX
-	JL       first3
-	VMOVUPS  Y3, 12480(AX)
-	VMOVUPS  Y4, 12512(AX)
-	MOVQ     x+8(FP), BX
-	ADDQ     CX, BX
-	MOVL     $0x00000005, DI
+	VMOVUPS      (BX)(SI*1), Y5
+	VMULPS       Y5, Y1, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VPMINUD      Y0, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
+	VMOVUPS      Y6, 3072(AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 15360(AX)(SI*1)
+	VMOVUPS      Y8, 19456(AX)(SI*1)
+	VMULPS       Y5, Y5, Y7
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y5, 7168(AX)(SI*1)
+	VMOVUPS      Y6, 11264(AX)(SI*1)
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
+	JL           first3
+	VMOVUPS      Y3, 20672(AX)
+	VMOVUPS      Y4, 20704(AX)
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	MOVL         $0x00000001, SI
+	MOVL         $0x00000005, DI
+	XORL         R8, R8
 
 sweep:
-	XORL SI, SI
-	MOVQ $0x00000000, R8
+	MOVQ $0x00000000, R9
 
 improve:
-	VMOVUPS      (BX)(R8*1), Y0
-	VMOVUPS      (AX)(R8*1), Y1
-	VMOVUPS      12288(AX), Y2
-	VSUBPS       4096(AX)(R8*1), Y2, Y2
-	VMOVUPS      12320(AX), Y3
-	VSUBPS       8192(AX)(R8*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      (BX)(R9*1), Y0
+	VMOVUPS      20480(AX), Y1
+	VSUBPS       4096(AX)(R9*1), Y1, Y1
+	VMOVUPS      20512(AX), Y2
+	VSUBPS       8192(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       16384(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       12288(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep0
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      (AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12288(AX), Y7
-	VMOVUPS      12320(AX), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20480(AX), Y7
+	VMOVUPS      20512(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R9
-	ORL          R9, SI
-	VMOVUPS      12288(AX), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12288(AX)
-	VMOVUPS      12320(AX), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12320(AX)
-	VMOVUPS      (AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, (AX)(R8*1)
-	VMOVUPS      4096(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 4096(AX)(R8*1)
-	VMOVUPS      8192(AX)(R8*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 8192(AX)(R8*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20480(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20480(AX)
+	VMOVUPS      20512(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20512(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      (AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, (AX)(R9*1)
+	VMOVUPS      4096(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 4096(AX)(R9*1)
+	VMOVUPS      8192(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 8192(AX)(R9*1)
+	VMOVUPS      12288(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 12288(AX)(R9*1)
+	VMOVUPS      16384(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 16384(AX)(R9*1)
 
 keep0:
-	VMOVUPS      1024(BX)(R8*1), Y0
-	VMOVUPS      1024(AX)(R8*1), Y1
-	VMOVUPS      12352(AX), Y2
-	VSUBPS       5120(AX)(R8*1), Y2, Y2
-	VMOVUPS      12384(AX), Y3
-	VSUBPS       9216(AX)(R8*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      1024(BX)(R9*1), Y0
+	VMOVUPS      20544(AX), Y1
+	VSUBPS       5120(AX)(R9*1), Y1, Y1
+	VMOVUPS      20576(AX), Y2
+	VSUBPS       9216(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       17408(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       13312(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep1
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      1024(AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12352(AX), Y7
-	VMOVUPS      12384(AX), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20544(AX), Y7
+	VMOVUPS      20576(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R9
-	ORL          R9, SI
-	VMOVUPS      12352(AX), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12352(AX)
-	VMOVUPS      12384(AX), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12384(AX)
-	VMOVUPS      1024(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, 1024(AX)(R8*1)
-	VMOVUPS      5120(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 5120(AX)(R8*1)
-	VMOVUPS      9216(AX)(R8*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 9216(AX)(R8*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20544(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20544(AX)
+	VMOVUPS      20576(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20576(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      1024(AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, 1024(AX)(R9*1)
+	VMOVUPS      5120(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 5120(AX)(R9*1)
+	VMOVUPS      9216(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 9216(AX)(R9*1)
+	VMOVUPS      13312(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 13312(AX)(R9*1)
+	VMOVUPS      17408(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 17408(AX)(R9*1)
 
 keep1:
-	VMOVUPS      2048(BX)(R8*1), Y0
-	VMOVUPS      2048(AX)(R8*1), Y1
-	VMOVUPS      12416(AX), Y2
-	VSUBPS       6144(AX)(R8*1), Y2, Y2
-	VMOVUPS      12448(AX), Y3
-	VSUBPS       10240(AX)(R8*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      2048(BX)(R9*1), Y0
+	VMOVUPS      20608(AX), Y1
+	VSUBPS       6144(AX)(R9*1), Y1, Y1
+	VMOVUPS      20640(AX), Y2
+	VSUBPS       10240(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       18432(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       14336(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep2
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      2048(AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12416(AX), Y7
-	VMOVUPS      12448(AX), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20608(AX), Y7
+	VMOVUPS      20640(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R9
-	ORL          R9, SI
-	VMOVUPS      12416(AX), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12416(AX)
-	VMOVUPS      12448(AX), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12448(AX)
-	VMOVUPS      2048(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, 2048(AX)(R8*1)
-	VMOVUPS      6144(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 6144(AX)(R8*1)
-	VMOVUPS      10240(AX)(R8*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 10240(AX)(R8*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20608(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20608(AX)
+	VMOVUPS      20640(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20640(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      2048(AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, 2048(AX)(R9*1)
+	VMOVUPS      6144(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 6144(AX)(R9*1)
+	VMOVUPS      10240(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 10240(AX)(R9*1)
+	VMOVUPS      14336(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 14336(AX)(R9*1)
+	VMOVUPS      18432(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 18432(AX)(R9*1)
 
 keep2:
-	VMOVUPS      3072(BX)(R8*1), Y0
-	VMOVUPS      3072(AX)(R8*1), Y1
-	VMOVUPS      12480(AX), Y2
-	VSUBPS       7168(AX)(R8*1), Y2, Y2
-	VMOVUPS      12512(AX), Y3
-	VSUBPS       11264(AX)(R8*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      3072(BX)(R9*1), Y0
+	VMOVUPS      20672(AX), Y1
+	VSUBPS       7168(AX)(R9*1), Y1, Y1
+	VMOVUPS      20704(AX), Y2
+	VSUBPS       11264(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       19456(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       15360(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep3
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      3072(AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12480(AX), Y7
-	VMOVUPS      12512(AX), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20672(AX), Y7
+	VMOVUPS      20704(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R9
-	ORL          R9, SI
-	VMOVUPS      12480(AX), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12480(AX)
-	VMOVUPS      12512(AX), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12512(AX)
-	VMOVUPS      3072(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, 3072(AX)(R8*1)
-	VMOVUPS      7168(AX)(R8*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 7168(AX)(R8*1)
-	VMOVUPS      11264(AX)(R8*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 11264(AX)(R8*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20672(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20672(AX)
+	VMOVUPS      20704(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20704(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      3072(AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, 3072(AX)(R9*1)
+	VMOVUPS      7168(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 7168(AX)(R9*1)
+	VMOVUPS      11264(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 11264(AX)(R9*1)
+	VMOVUPS      15360(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 15360(AX)(R9*1)
+	VMOVUPS      19456(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 19456(AX)(R9*1)
 
 keep3:
-	ADDQ  $0x40, R8
-	CMPQ  R8, DX
-	JL    improve
-	TESTL SI, SI
-	JE    settled
-	DECL  DI
-	JNE   sweep
+	INCL SI
+	CMPL SI, $0x11
+	JE   settled
+	ADDQ $0x40, R9
+	CMPQ R9, DX
+	JL   improve
+	DECL DI
+	JNE  sweep
 
 settled:
-	VMOVUPS      12544(AX), Y0
+	VMOVUPS      20736(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), BX
@@ -4807,8 +4990,8 @@ codes0:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           codes0
-	VMOVUPS      12288(AX), Y2
-	VMOVUPS      12320(AX), Y3
+	VMOVUPS      20480(AX), Y2
+	VMOVUPS      20512(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
@@ -4816,7 +4999,7 @@ codes0:
 	MOVQ         scale+16(FP), BX
 	ADDQ         CX, BX
 	VMOVUPS      Y0, (BX)
-	VMOVUPS      12576(AX), Y0
+	VMOVUPS      20768(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), BX
@@ -4838,8 +5021,8 @@ codes1:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           codes1
-	VMOVUPS      12352(AX), Y2
-	VMOVUPS      12384(AX), Y3
+	VMOVUPS      20544(AX), Y2
+	VMOVUPS      20576(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
@@ -4847,7 +5030,7 @@ codes1:
 	MOVQ         scale+16(FP), BX
 	ADDQ         CX, BX
 	VMOVUPS      Y0, 64(BX)
-	VMOVUPS      12608(AX), Y0
+	VMOVUPS      20800(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), BX
@@ -4869,8 +5052,8 @@ codes2:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           codes2
-	VMOVUPS      12416(AX), Y2
-	VMOVUPS      12448(AX), Y3
+	VMOVUPS      20608(AX), Y2
+	VMOVUPS      20640(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
@@ -4878,7 +5061,7 @@ codes2:
 	MOVQ         scale+16(FP), BX
 	ADDQ         CX, BX
 	VMOVUPS      Y0, 128(BX)
-	VMOVUPS      12640(AX), Y0
+	VMOVUPS      20832(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
 	MOVQ         codes+0(FP), BX
@@ -4900,8 +5083,8 @@ codes3:
 	ADDQ         $0x40, SI
 	CMPQ         SI, DX
 	JL           codes3
-	VMOVUPS      12480(AX), Y2
-	VMOVUPS      12512(AX), Y3
+	VMOVUPS      20672(AX), Y2
+	VMOVUPS      20704(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
