@@ -1,11 +1,8 @@
 package formats
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -23,7 +20,7 @@ type Blob struct {
 	file   string // base name in the work directory
 	name   string // under which the content is promised; "" while it may change
 	size   int64
-	hash   hash.Hash // of the first prefix bytes: what is written from the start in order is hashed on the way
+	check  checksum // of the first prefix bytes: what is written from the start in order is summed up on the way
 	prefix int64
 }
 
@@ -38,7 +35,7 @@ func (j *Job) NewBlob(size int64) (*Blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Blob{job: j, f: f, file: file, size: size, hash: sha256.New()}, nil
+	return &Blob{job: j, f: f, file: file, size: size}, nil
 }
 
 // OpenBlob opens a committed blob after comparing it with its checksum. A blob that was never committed, was dropped, or
@@ -63,7 +60,7 @@ func (j *Job) OpenBlob(name string) (*Blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Blob{job: j, f: f, file: record.File, name: name, size: record.Size, hash: sha256.New()}
+	b := &Blob{job: j, f: f, file: record.File, name: name, size: record.Size}
 	sum, err := b.sum()
 	if err == nil && sum != record.Sum {
 		err = damaged
@@ -125,12 +122,11 @@ func (b *Blob) WriteAt(p []byte, off int64) (int, error) {
 	if err := b.job.write(b.f, p, off); err != nil {
 		return 0, err
 	}
-	if off < b.prefix { // what was hashed changes
-		b.hash.Reset()
-		b.prefix = 0
+	if off < b.prefix { // what was summed up changes
+		b.check, b.prefix = checksum{}, 0
 	}
 	if off == b.prefix {
-		b.hash.Write(p)
+		b.check.Write(p)
 		b.prefix += int64(len(p))
 	}
 	return len(p), nil
@@ -170,10 +166,10 @@ func (b *Blob) Commit(name string) error {
 	return nil
 }
 
-// sum returns the checksum of the whole content; what was not hashed while it was written is read back.
+// sum returns the checksum of the whole content; what was not summed up while it was written is read back.
 func (b *Blob) sum() (string, error) {
 	rest := io.NewSectionReader(b.f, b.prefix, b.size-b.prefix)
-	n, err := io.Copy(b.hash, rest)
+	n, err := io.Copy(&b.check, rest)
 	if err == nil && n < b.size-b.prefix {
 		err = io.ErrUnexpectedEOF
 	}
@@ -181,7 +177,7 @@ func (b *Blob) sum() (string, error) {
 		return "", b.job.fail("read", b.f.Name(), err)
 	}
 	b.prefix = b.size
-	return hex.EncodeToString(b.hash.Sum(nil)), nil
+	return b.check.String(), nil
 }
 
 // Reuse breaks the promise of a committed blob and lets it be written again, without giving its space back. It takes

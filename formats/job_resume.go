@@ -101,7 +101,7 @@ func (j *Job) replay(ctx context.Context, r record) (intact bool, err error) {
 			}
 		}
 		err := parallel(len(r.Unit.Tensors), func(k int) error {
-			sum, err := j.hashTensor(ctx, j.layout.byName[r.Unit.Tensors[k].Name])
+			sum, err := j.sumTensor(ctx, j.layout.byName[r.Unit.Tensors[k].Name])
 			if err == nil && sum != r.Unit.Tensors[k].Sum {
 				err = errDamaged
 			}

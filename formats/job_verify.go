@@ -14,36 +14,23 @@ import (
 	"github.com/llmquant/quantize/formats/safeio"
 )
 
-// verify reads every file back on all processors: headers, padding, tensors against their checksums. It returns the
-// checksums of the files as a whole.
+// verify reads every file back, several at a time: headers, padding, tensors against their checksums. It returns the
+// identities of the files as a whole, taken from the same bytes.
 func (j *Job) verify(ctx context.Context) ([]FileSum, error) {
 	for i, t := range j.layout.Tensors {
 		if j.tensors[i].sum == "" && t.Bytes > 0 {
 			return nil, j.misuse(t.Name, "it belongs to no finished unit")
 		}
 	}
-	files := len(j.layout.Files)
-	sums := make([]FileSum, files)
-	err := parallel(files+len(j.layout.Tensors), func(i int) (err error) {
-		if i < files { // first, because they take the longest
-			sums[i], err = j.verifyFile(ctx, i)
-			return err
-		}
-		return j.verifyTensor(ctx, i-files)
+	sums := make([]FileSum, len(j.layout.Files))
+	err := parallel(len(sums), func(i int) (err error) {
+		sums[i], err = j.verifyFile(ctx, i)
+		return err
 	})
 	return sums, err
 }
 
-func (j *Job) verifyTensor(ctx context.Context, i int) error {
-	t := j.layout.Tensors[i]
-	sum, err := j.hashTensor(ctx, i)
-	if err == nil && t.Bytes > 0 && sum != j.tensors[i].sum {
-		err = j.differs(t.File, t.Name, "its bytes on disk are not those that were written")
-	}
-	return err
-}
-
-// verifyFile checks everything in a file that is no tensor, and returns the checksum of all of it.
+// verifyFile reads one file from its first byte to its last.
 func (j *Job) verifyFile(ctx context.Context, i int) (FileSum, error) {
 	p, f := j.layout.Files[i], j.files[i]
 	info, err := f.Stat()
@@ -60,29 +47,30 @@ func (j *Job) verifyFile(ctx context.Context, i int) (FileSum, error) {
 	if !bytes.Equal(head, p.Header) {
 		return FileSum{}, j.differs(i, "", "the header is not what was written")
 	}
-	if err := j.verifyPadding(ctx, i, int64(len(p.Header)), p.Size); err != nil {
-		return FileSum{}, err
-	}
-	h := sha256.New()
-	err = j.readBack(ctx, h, i, 0, p.Size)
-	return FileSum{Name: p.Name, Bytes: p.Size, SHA256: hex.EncodeToString(h.Sum(nil))}, err
-}
-
-// verifyPadding checks what lies between tensors behind the header.
-func (j *Job) verifyPadding(ctx context.Context, file int, at, size int64) error {
-	for _, k := range j.layout.byFile[file] {
+	whole := sha256.New()
+	whole.Write(head)
+	at := int64(len(head))
+	for _, k := range j.layout.byFile[i] {
 		t := j.layout.Tensors[k]
-		if err := j.verifyZeros(ctx, file, at, t.Offset); err != nil {
-			return err
+		if err := j.verifyZeros(ctx, whole, i, at, t.Offset); err != nil {
+			return FileSum{}, err
+		}
+		var check checksum
+		if err := j.readBack(ctx, io.MultiWriter(whole, &check), i, t.Offset, t.Bytes); err != nil {
+			return FileSum{}, err
+		}
+		if t.Bytes > 0 && check.String() != j.tensors[k].sum {
+			return FileSum{}, j.differs(i, t.Name, "its bytes on disk are not those that were written")
 		}
 		at = t.Offset + t.Bytes
 	}
-	return j.verifyZeros(ctx, file, at, size)
+	err = j.verifyZeros(ctx, whole, i, at, p.Size)
+	return FileSum{Name: p.Name, Bytes: p.Size, SHA256: hex.EncodeToString(whole.Sum(nil))}, err
 }
 
 // verifyZeros compares what lies between tensors: a stray write would show here.
-func (j *Job) verifyZeros(ctx context.Context, file int, from, to int64) error {
-	err := j.readBack(ctx, zeros{}, file, from, to-from)
+func (j *Job) verifyZeros(ctx context.Context, whole io.Writer, file int, from, to int64) error {
+	err := j.readBack(ctx, io.MultiWriter(zeros{}, whole), file, from, to-from)
 	if errors.Is(err, errNotZero) {
 		return j.differs(file, "", "padding between bytes %d and %d is not zero", from, to)
 	}
@@ -109,16 +97,14 @@ func (zeros) Write(p []byte) (int, error) {
 }
 
 // hashChunk is the unit of reading back.
-const hashChunk = 1 << 20
+const hashChunk = 256 << 10
 
-// hashTensor reads a tensor's bytes back and returns their SHA-256 in hex.
-func (j *Job) hashTensor(ctx context.Context, i int) (string, error) {
+// sumTensor reads a tensor's bytes back and returns their checksum.
+func (j *Job) sumTensor(ctx context.Context, i int) (string, error) {
 	t := j.layout.Tensors[i]
-	h := sha256.New()
-	if err := j.readBack(ctx, h, t.File, t.Offset, t.Bytes); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	var check checksum
+	err := j.readBack(ctx, &check, t.File, t.Offset, t.Bytes)
+	return check.String(), err
 }
 
 // readBack feeds n bytes of an output file to w.

@@ -2,10 +2,7 @@ package formats
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
-	"hash"
 	"slices"
 	"sync"
 
@@ -16,16 +13,16 @@ import (
 type tensorState struct {
 	mu      sync.Mutex
 	written []interval // bytes written, merged and in order
-	prefix  int64      // bytes that hash has seen: writes in order are hashed on the way
-	hash    hash.Hash
-	sum     string // hex SHA-256 once its unit is finished
+	prefix  int64      // bytes that check has seen: writes in order are summed up on the way
+	check   checksum
+	sum     string // of all bytes, once its unit is finished
 }
 
 // interval is a half-open range of bytes.
 type interval struct{ from, to int64 }
 
 // Write fills bytes of a tensor from byte offset off. Every byte is written exactly once; a second write of a byte, or
-// one outside the tensor, is an error. Writes in order of offset are hashed as they come, others are read back.
+// one outside the tensor, is an error. Writes in order of offset are summed up as they come, others are read back.
 func (j *Job) Write(tensor string, off int64, p []byte) error {
 	if err := j.broken(); err != nil {
 		return err
@@ -43,10 +40,7 @@ func (j *Job) Write(tensor string, off int64, p []byte) error {
 	inOrder := off == s.prefix
 	taken := s.sum == "" && s.take(interval{off, off + int64(len(p))})
 	if taken && inOrder {
-		if s.hash == nil {
-			s.hash = sha256.New()
-		}
-		s.hash.Write(p)
+		s.check.Write(p)
 		s.prefix += int64(len(p))
 	}
 	s.mu.Unlock()
@@ -149,14 +143,11 @@ func (j *Job) seal(name string) (sum string, file int, err error) {
 	case !s.complete(t.Bytes):
 		return "", 0, j.misuse(name, "its unit is to be finished, but not all of its %d bytes are written", t.Bytes)
 	}
-	if s.hash == nil {
-		s.hash = sha256.New()
-	}
-	if err := j.readBack(context.Background(), s.hash, t.File, t.Offset+s.prefix, t.Bytes-s.prefix); err != nil {
+	if err := j.readBack(context.Background(), &s.check, t.File, t.Offset+s.prefix, t.Bytes-s.prefix); err != nil {
 		return "", 0, err
 	}
-	sum = hex.EncodeToString(s.hash.Sum(nil))
-	s.hash, s.written, s.sum = nil, nil, sum
+	sum = s.check.String()
+	s.written, s.sum = nil, sum
 	return sum, t.File, nil
 }
 

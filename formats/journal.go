@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -23,7 +22,7 @@ import (
 const linePrefix = 8 + 1 + 8 + 1
 
 // journalVersion is part of the first record; another version is another program's partial output.
-const journalVersion = 1
+const journalVersion = 2
 
 // record is one line. Exactly one of its parts is set.
 type record struct {
@@ -48,10 +47,10 @@ type unitRecord struct {
 	State   string      `json:"state"` // base64
 }
 
-// tensorSum is a tensor and the SHA-256 of its bytes, in hex.
+// tensorSum is a tensor and the checksum of its bytes.
 type tensorSum struct {
 	Name string `json:"name"`
-	Sum  string `json:"sha256"`
+	Sum  string `json:"crc"`
 }
 
 // blobRecord says that a blob is complete and durable in a file of the work directory.
@@ -59,7 +58,7 @@ type blobRecord struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	Size int64  `json:"size"`
-	Sum  string `json:"sha256"`
+	Sum  string `json:"crc"`
 }
 
 // publishRecord says that everything is verified and durable and that renames may have begun.
@@ -178,9 +177,4 @@ func (r *record) check() error {
 		return safeio.Corruptf("an empty record")
 	}
 	return nil
-}
-
-func isSum(s string) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == 32
 }

@@ -179,9 +179,9 @@ func framedJournal(texts ...string) []byte {
 
 // A whole line that says something impossible was written by no crash: the journal is refused as a whole.
 func TestJournalRefuses(t *testing.T) {
-	const start, sum = `{"start":{"version":1,"key":"k","describe":{},"plan":"p"}}`, `"` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `"`
-	lines, err := parseJournal(framedJournal(start, `{"unit":{"name":"u","tensors":[{"name":"t","sha256":`+sum+`}],"state":""}}`,
-		`{"blob":{"name":"b","file":"blob-1","size":0,"sha256":`+sum+`}}`, `{"publish":{"files":null}}`))
+	const start, sum = `{"start":{"version":2,"key":"k","describe":{},"plan":"p"}}`, `"0123456789abcdef"`
+	lines, err := parseJournal(framedJournal(start, `{"unit":{"name":"u","tensors":[{"name":"t","crc":`+sum+`}],"state":""}}`,
+		`{"blob":{"name":"b","file":"blob-1","size":0,"crc":`+sum+`}}`, `{"publish":{"files":null}}`))
 	require.NoError(t, err)
 	require.Len(t, lines, 4)
 	for name, texts := range map[string][]string{
@@ -197,12 +197,12 @@ func TestJournalRefuses(t *testing.T) {
 		"duplicate":           {start, `{"publish":{"files":null,"files":["x"]}}`},
 		"wrong type":          {start, `{"publish":{"files":[1]}}`},
 		"part is null":        {start, `{"publish":null}`},
-		"short checksum":      {start, `{"unit":{"name":"u","tensors":[{"name":"t","sha256":"01"}],"state":""}}`},
-		"checksum not hex":    {start, `{"unit":{"name":"u","tensors":[{"name":"t","sha256":"` + strings.Repeat("x", 64) + `"}],"state":""}}`},
+		"short checksum":      {start, `{"unit":{"name":"u","tensors":[{"name":"t","crc":"01"}],"state":""}}`},
+		"checksum not hex":    {start, `{"unit":{"name":"u","tensors":[{"name":"t","crc":"` + strings.Repeat("x", 16) + `"}],"state":""}}`},
 		"state not base64":    {start, `{"unit":{"name":"u","tensors":[],"state":"*"}}`},
-		"blob checksum":       {start, `{"blob":{"name":"b","file":"blob-1","size":0,"sha256":""}}`},
-		"blob size":           {start, `{"blob":{"name":"b","file":"blob-1","size":-1,"sha256":` + sum + `}}`},
-		"blob path":           {start, `{"blob":{"name":"b","file":"../x","size":0,"sha256":` + sum + `}}`},
+		"blob checksum":       {start, `{"blob":{"name":"b","file":"blob-1","size":0,"crc":""}}`},
+		"blob size":           {start, `{"blob":{"name":"b","file":"blob-1","size":-1,"crc":` + sum + `}}`},
+		"blob path":           {start, `{"blob":{"name":"b","file":"../x","size":0,"crc":` + sum + `}}`},
 		"published path":      {start, `{"publish":{"files":["../x"]}}`},
 		"published twice":     {start, `{"publish":{"files":["x","X"]}}`},
 		"upper-case spelling": {start, `{"PUBLISH":{"files":null}}`},
@@ -217,7 +217,7 @@ func TestJournalRefuses(t *testing.T) {
 		require.ErrorContains(t, err, "journal")
 		require.DirExists(t, r.out+".partial", "it is for the user to remove")
 	}
-	_, err = parseJournal(framedJournal(strings.Replace(start, "1", "2", 1)))
+	_, err = parseJournal(framedJournal(strings.Replace(start, `"version":2`, `"version":1`, 1)))
 	require.ErrorIs(t, err, safeio.ErrUnsupported)
 }
 
@@ -227,8 +227,8 @@ func FuzzJournal(f *testing.F) {
 	var texts []byte
 	for _, r := range []record{
 		{Start: &startRecord{journalVersion, "key", map[string]string{"method": "awq"}, "plan"}},
-		{Blob: &blobRecord{"hidden", "blob-000001", 12, strings.Repeat("ab", 32)}},
-		{Unit: &unitRecord{"layer 0", []tensorSum{{"a", strings.Repeat("01", 32)}}, "e30="}},
+		{Blob: &blobRecord{"hidden", "blob-000001", 12, strings.Repeat("ab", 8)}},
+		{Unit: &unitRecord{"layer 0", []tensorSum{{"a", strings.Repeat("01", 8)}}, "e30="}},
 		{Publish: &publishRecord{[]string{"a.gguf"}}},
 	} {
 		line, _, err := encodeLine(r, 0)
@@ -237,7 +237,7 @@ func FuzzJournal(f *testing.F) {
 		f.Add(texts, uint16(len(texts)/2))
 	}
 	f.Add([]byte(`{"start":{"version":2,"key":"","describe":null,"plan":""}}`), uint16(3))
-	f.Add([]byte(`{"start":{"version":1}}`+"\n"+`{"blob":{"name":"","file":"../x","size":-1,"sha256":""}}`), uint16(3))
+	f.Add([]byte(`{"start":{"version":1}}`+"\n"+`{"blob":{"name":"","file":"../x","size":-1,"crc":""}}`), uint16(3))
 	f.Fuzz(func(t *testing.T, data []byte, cut uint16) {
 		checkJournal(t, data, cut)
 		checkJournal(t, framedJournal(strings.Split(string(data), "\n")...), cut)

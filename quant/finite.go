@@ -66,6 +66,14 @@ func (c *census) lookFloats(values []float32, at int64, zero bool) {
 	}
 }
 
+// add takes over what was counted behind.
+func (c *census) add(d census) {
+	if c.count == 0 {
+		c.first = d.first
+	}
+	c.count += d.count
+}
+
 // finiteHalves does for 16-bit elements, four at a time, what allFinite does for 32-bit ones.
 func finiteHalves(raw []byte, mask uint64) bool {
 	const signs, ones = 0x8000_8000_8000_8000, 0x0001_0001_0001_0001

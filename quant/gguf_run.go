@@ -13,7 +13,6 @@ import (
 	"github.com/llmquant/quantize/formats/gguf"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
-	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/grid/ggml"
 )
 
@@ -160,7 +159,7 @@ func (g *ggufJob) tensorBy(ctx context.Context, i int, rounder rowRounder) (Tens
 	if err != nil {
 		return row, err
 	}
-	e := &rowEncoder{t: t, importance: importance, rounder: rounder}
+	e := &rowEncoder{t: t, importance: importance, rounder: rounder, zero: g.opts.NaNZero}
 	if t.Type.DType() == tensor.Invalid {
 		var ok bool
 		if e.grid, ok = ggml.ByID(uint32(t.Type)); !ok || !e.grid.CanEncode() {
@@ -207,122 +206,6 @@ func (g *ggufJob) copyRaw(ctx context.Context, t *gguf.Tensor) error {
 		}
 	}
 	return g.admit(bad, t.Name, t.Shape(), -1)
-}
-
-// encode streams a tensor: rows are read in order, encoded by all threads, written in order. Behind a non-finite value
-// that may not be replaced, rows are only counted.
-func (g *ggufJob) encode(ctx context.Context, e *rowEncoder) error {
-	t := e.t
-	cols, total := t.NE[0], t.Rows()
-	if t.Elements() == 0 {
-		return nil
-	}
-	rowBytes, _ := t.Type.RowBytes(cols)
-	step := chunkRows(cols, g.pool.Threads())
-	if e.rounder != nil { // which needs more rows at a time to keep all threads at work
-		step *= 8
-	}
-	values, out := make([]float32, min(step, total)*cols), make([]byte, min(step, total)*rowBytes)
-	var bad, lost census
-	for first := int64(0); first < total; first += step {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n := min(step, total-first)
-		v, b := values[:n*cols], out[:n*rowBytes]
-		if err := g.plan.source.rows(t, v, first); err != nil {
-			return err
-		}
-		if bad.lookFloats(v, first*cols, g.opts.NaNZero); bad.count > 0 && !g.opts.NaNZero {
-			continue
-		}
-		if err := e.run(g.job, b, v, first, n); err != nil {
-			return err
-		}
-		lost.look(t.Type.DType(), b, first*cols, false)
-		if err := g.out.Write(t.Name, first*rowBytes, b); err != nil {
-			return err
-		}
-	}
-	if err := g.admit(bad, t.Name, t.Shape(), -1); err != nil {
-		return err
-	}
-	return outOfRange(lost, t.Name, t.Type.String(), t.Shape())
-}
-
-// rowEncoder encodes rows of one tensor and adds up the error it makes.
-type rowEncoder struct {
-	t          *gguf.Tensor
-	grid       *ggml.Type // nil for plain float types
-	importance []float32  // [matrices, columns]
-	rounder    rowRounder // nil: the reference search
-	err, power float64
-}
-
-// rowRounder rounds rows x[rows, columns] into blocks. It may use all threads.
-type rowRounder func(x []float32, rows int) (blocks []byte, err error)
-
-// tileRows is how many rows one task encodes. Rows are independent, so it is no part of the result.
-const tileRows = 16
-
-// run encodes rows first … first+n-1.
-func (e *rowEncoder) run(j *job, dst []byte, x []float32, first, n int64) error {
-	cols := e.t.NE[0]
-	rowBytes := int64(len(dst)) / n
-	if e.rounder != nil {
-		blocks, err := e.rounder(x, int(n))
-		if err != nil {
-			return err
-		}
-		copy(dst, blocks)
-	}
-	tiles := int((n + tileRows - 1) / tileRows)
-	errs, sums := make([]error, tiles), make([][2]float64, tiles)
-	j.pool.Run(tiles, func(i int) {
-		lo := int64(i) * tileRows
-		hi := min(lo+tileRows, n)
-		for lo < hi { // a tile may touch two matrices, which have their own importance
-			matrix := (first + lo) / e.t.NE[1]
-			end := min(hi, (matrix+1)*e.t.NE[1]-first)
-			part, values := dst[lo*rowBytes:end*rowBytes], x[lo*cols:end*cols]
-			if errs[i] = e.encodeRows(part, values, int(end-lo), matrix, &sums[i]); errs[i] != nil {
-				errs[i] = encodeError(e.t, first+lo, errs[i])
-				return
-			}
-			lo = end
-		}
-	})
-	for i, err := range errs {
-		if err != nil {
-			return err
-		}
-		e.err, e.power = e.err+sums[i][0], e.power+sums[i][1]
-	}
-	return nil
-}
-
-func (e *rowEncoder) encodeRows(dst []byte, x []float32, rows int, matrix int64, sums *[2]float64) error {
-	if e.grid == nil {
-		return gguf.EncodeRows(dst, e.t.Type, x)
-	}
-	cols := int(e.t.NE[0])
-	var im []float32
-	if e.importance != nil {
-		im = e.importance[matrix*int64(cols):][:cols]
-	}
-	if e.rounder == nil {
-		if err := e.grid.EncodeRows(dst, x, rows, cols, im); err != nil {
-			return err
-		}
-	}
-	back, rowBytes := make([]float32, cols), len(dst)/rows
-	for r := range rows {
-		e.grid.DecodeRow(back, dst[r*rowBytes:(r+1)*rowBytes])
-		row := x[r*cols : (r+1)*cols]
-		sums[0] += kernel.SqDiff(back, row)
-		sums[1] += kernel.Dot64(row, row)
-	}
-	return nil
 }
 
 // publish verifies and publishes the file and its report.

@@ -12,6 +12,7 @@ import (
 	"github.com/llmquant/quantize/formats/gguf"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
+	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/grid/ggml"
 )
 
@@ -79,35 +80,63 @@ func smallFiles(meta *formats.Meta, names []string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// rows fills dst with whole rows of a tensor, decoded, from row first on.
-func (s *ggufSource) rows(t *gguf.Tensor, dst []float32, first int64) error {
+// rows reads up to n whole rows of a tensor from row first on; fewer where an expert ends. They lie in the memory of into,
+// what was read before.
+func (s *ggufSource) rows(t *gguf.Tensor, into rawRows, first, n int64) (r rawRows, err error) {
+	r = rawRows{cols: t.NE[0], data: into.data}
 	if s.file == nil {
 		m := s.maps[t.Name]
-		return m.ReadRows(s.src, dst, first)
+		r.data, r.dtype, err = m.ReadRaw(s.src, r.data, first, n)
+		r.rowBytes = r.cols * r.dtype.Size()
+		return r, err
 	}
 	stored, _ := s.file.Lookup(t.Name)
-	cols := stored.NE[0]
-	rowBytes, ok := stored.Type.RowBytes(cols)
-	if !ok {
-		return safeio.Corruptf("tensor %s has rows of no whole number of blocks", t.Name)
+	var ok bool
+	if r.rowBytes, ok = stored.Type.RowBytes(r.cols); !ok {
+		return r, safeio.Corruptf("tensor %s has rows of no whole number of blocks", t.Name)
 	}
-	n := int64(len(dst)) / cols
-	raw := make([]byte, n*rowBytes)
-	if err := s.file.ReadAt(stored, raw, first*rowBytes); err != nil {
-		return err
+	if r.dtype = stored.Type.DType(); r.dtype == tensor.Invalid {
+		if r.grid, ok = ggml.ByID(uint32(stored.Type)); !ok {
+			return r, safeio.Unsupportedf("there is no decoder for %s", stored.Type)
+		}
 	}
-	if d := stored.Type.DType(); d != tensor.Invalid {
-		return tensor.ToFloat32(dst, d, raw)
+	if size := n * r.rowBytes; int64(cap(r.data)) < size {
+		r.data = make([]byte, size)
+	} else {
+		r.data = r.data[:size]
 	}
-	grid, ok := ggml.ByID(uint32(stored.Type))
-	if !ok {
-		return safeio.Unsupportedf("there is no decoder for %s", stored.Type)
-	}
-	for r := range n {
-		grid.DecodeRow(dst[r*cols:(r+1)*cols], raw[r*rowBytes:(r+1)*rowBytes])
-	}
-	return nil
+	return r, s.file.ReadAt(stored, r.data, first*r.rowBytes)
 }
+
+// rawRows are rows as they lie in a file.
+type rawRows struct {
+	data           []byte
+	cols, rowBytes int64
+	dtype          tensor.DType
+	grid           *ggml.Type // when dtype is Invalid
+}
+
+func (r *rawRows) count() int64 { return int64(len(r.data)) / r.rowBytes }
+
+// decode widens rows from row lo on, as many as dst takes.
+func (r *rawRows) decode(dst []float32, lo int64) error {
+	n := int64(len(dst)) / r.cols
+	raw := r.data[lo*r.rowBytes : (lo+n)*r.rowBytes]
+	if r.grid != nil {
+		for i := range n {
+			r.grid.DecodeRow(dst[i*r.cols:(i+1)*r.cols], raw[i*r.rowBytes:(i+1)*r.rowBytes])
+		}
+		return nil
+	}
+	if kind, ok := halves[r.dtype]; ok {
+		kernel.WidenBytes(dst, raw, kind)
+		return nil
+	}
+	return tensor.ToFloat32(dst, r.dtype, raw)
+}
+
+// halves are the element types that kernels widen.
+var halves = map[tensor.DType]kernel.Kind{tensor.BF16: kernel.BF16, tensor.F16: kernel.F16}
 
 // raw reports the stored type of a tensor when its bytes can be copied as they are.
 func (s *ggufSource) raw(t *gguf.Tensor) (gguf.Type, bool) {

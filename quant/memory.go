@@ -12,7 +12,7 @@ import (
 // fit estimates the run's memory, extra bytes of it for what the recipe does not know, and leaves the hidden states on
 // disk when it would be too much otherwise. The run takes their room on disk anyway: there they wait for a resumed run.
 func (p *Plan) fit(r *Recipe, o *Options, extra int64) {
-	p.StatesOnDisk = false
+	p.StatesOnDisk, p.Replay = false, 0
 	p.Memory = memoryEstimate(p, r, o) + extra
 	if r.Needs() == 0 {
 		return
@@ -22,6 +22,13 @@ func (p *Plan) fit(r *Recipe, o *Options, extra int64) {
 		p.Scratch += 2 * stateBytes(p.Model, o, windows) // in front of a block and behind it
 	}
 	if o.Memory <= 0 || p.Memory <= o.Memory {
+		if r.Needs().Has(NeedSequential) {
+			p.Replay = replayBytes(p.Model, o)
+			if o.Memory > 0 { // leave some to others
+				p.Replay = min(p.Replay, (o.Memory-p.Memory)/2)
+			}
+			p.Memory += p.Replay
+		}
 		return
 	}
 	inMemory := p.Memory

@@ -23,10 +23,12 @@ type Plan struct {
 	Scratch int64 // bytes on disk beside the artifact while the run lasts
 	// StatesOnDisk says that the hidden states do not fit into the memory that the run may use. It changes no result byte.
 	StatesOnDisk bool
-	Work         float64 // estimated floating point operations, 0 when only bytes are moved
-	Disk         int64   // bytes the artifact occupies
-	Source       int64   // bytes of the source's tensors
-	index        []byte  // content of the shard index, nil for one file
+	// Replay is the part of Memory that spares computing activations twice. It changes no result byte.
+	Replay int64
+	Work   float64 // estimated floating point operations, 0 when only bytes are moved
+	Disk   int64   // bytes the artifact occupies
+	Source int64   // bytes of the source's tensors
+	index  []byte  // content of the shard index, nil for one file
 }
 
 // PlannedTensor is one tensor of the source and what replaces it.

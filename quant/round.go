@@ -32,8 +32,17 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 	if err != nil {
 		return row, err
 	}
-	if q, values, err = j.notWorse(ctx, m, stats, q, values, &row); err != nil {
+	worse, err := j.judge(ctx, m, stats, values, &row)
+	if err != nil {
 		return row, err
+	}
+	if worse {
+		if q, err = m.plain(ctx, stats); err != nil {
+			return row, err
+		}
+		if values, err = decode(q); err != nil {
+			return row, err
+		}
 	}
 	row.RelError = relError(values, w)
 	if err := j.sink.linear(t, q); err != nil {
@@ -41,59 +50,6 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 	}
 	l.linear(lin).W = kernel.MatF32(lin.Out, lin.In, values)
 	return row, nil
-}
-
-// notWorse measures the output error on the calibration data and replaces a result that plain rounding beats.
-func (j *job) notWorse(ctx context.Context, m *Matrix, stats *Stats, q *packing.Linear, values []float32, row *TensorReport) (*packing.Linear, []float32, error) {
-	if !stats.known() {
-		return q, values, nil
-	}
-	if stats.Tokens == 0 {
-		row.Fallback = "no calibration token reached this expert: plain rounding"
-		Emit(ctx, Event{Kind: EventFallback, Layer: m.Layer.Index, Tensor: m.Linear.Weight(), Message: row.Fallback})
-		return q, values, nil
-	}
-	w := kernel.MatF32(q.Out, q.In, m.W)
-	power := stats.squared(j.pool, w)
-	if power == 0 {
-		return q, values, nil
-	}
-	if m.Scheme.Grid == exl2Name { // its solver keeps the better of both, row by row
-		row.OutError = math.Sqrt(stats.squared(j.pool, difference(q, values, m.W)) / power)
-		return q, values, nil
-	}
-	plain, err := m.plain(ctx, stats)
-	if err != nil {
-		return nil, nil, err
-	}
-	plainValues, err := decode(plain)
-	if err != nil {
-		return nil, nil, err
-	}
-	delta, plainDelta := difference(q, values, m.W), difference(q, plainValues, m.W)
-	got, base := stats.squared(j.pool, delta), stats.squared(j.pool, plainDelta)
-	row.OutError, row.RoundingOutError = math.Sqrt(got/power), math.Sqrt(base/power)
-	if stats.shift != nil { // what counts then is the distance from the full-precision model
-		push := stats.push(j.pool, w)
-		got -= 2 * kernel.Dot64(push.F32, delta.F32)
-		base -= 2 * kernel.Dot64(push.F32, plainDelta.F32)
-	}
-	if got <= base {
-		return q, values, nil
-	}
-	row.OutError = row.RoundingOutError
-	row.Fallback = "plain rounding has the smaller output error"
-	Emit(ctx, Event{Kind: EventFinding, Layer: m.Layer.Index, Tensor: m.Linear.Weight(), Message: row.Fallback})
-	return plain, plainValues, nil
-}
-
-// difference is what rounding changed, [Out, In].
-func difference(q *packing.Linear, values, w []float32) kernel.Mat {
-	delta := make([]float32, len(w))
-	for i := range delta {
-		delta[i] = values[i] - w[i]
-	}
-	return kernel.MatF32(q.Out, q.In, delta)
 }
 
 // relError is ‖a−b‖/‖b‖.

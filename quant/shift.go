@@ -138,6 +138,7 @@ func (p *paired) add(in forward.Sample) {
 		return
 	}
 	s := p.stream
+	s.replay.keep(s.job.pool, in, p.first+in.First)
 	key := inputKey{in.Kind, in.Expert}
 	sum := p.sums[key]
 	if sum == nil {

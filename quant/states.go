@@ -141,8 +141,13 @@ type pass func(ctx context.Context, b *forward.Block, hidden kernel.Mat, tap for
 
 // forward replaces the states by what a pass makes of them.
 func (s *states) forward(ctx context.Context, run pass, b *forward.Block, tap forward.Tap) error {
+	return s.update(ctx, func(first int, x kernel.Mat) error { return run(ctx, b, x, behind(tap, first)) })
+}
+
+// update replaces the states by what f makes of every chunk.
+func (s *states) update(ctx context.Context, f func(first int, x kernel.Mat) error) error {
 	err := s.look(ctx, func(first int, x kernel.Mat) error {
-		if err := run(ctx, b, x, behind(tap, first)); err != nil {
+		if err := f(first, x); err != nil {
 			return behindError(err, first)
 		}
 		return s.store(x, first)

@@ -135,14 +135,14 @@ func (st *Stats) squared(pool *kernel.Pool, delta kernel.Mat) float64 {
 	return gptq.Quadratic(pool, delta, st.Gram32())
 }
 
-// push returns W·shift + drift, [N,K]. Matching the full-precision model instead of the layer's own output changes the
+// push returns W·shift + drift, [N,K], for W with one output in every step. Matching the full-precision model instead of the layer's own output changes the
 // error of a weight error δ by twice its scalar product with δ: E‖(x_f·Wᵀ + r_f) − (x·Qᵀ + r)‖² = const +
 // OutputError(Q−W) − 2·⟨push, Q−W⟩.
-func (st *Stats) push(pool *kernel.Pool, w kernel.Mat) kernel.Mat {
+func (st *Stats) push(pool *kernel.Pool, w kernel.Mat, step int) kernel.Mat {
 	product := kernel.MatF32(w.Rows, st.K, make([]float32, w.Rows*st.K))
 	kernel.GemmNN(pool, product, w, kernel.MatF32(st.K, st.K, st.shift), false)
 	if st.drift != nil {
-		kernel.AddScaled(product.F32, st.drift[:len(product.F32)], 1)
+		kernel.AddScaled(product.F32, everyRow(st.drift, st.K, step), 1)
 	}
 	return product
 }

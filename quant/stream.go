@@ -16,6 +16,7 @@ type stream struct {
 	full   *residual // the same of the full-precision model, with NeedShift: one window in every, in order
 	every  int
 	runner *forward.Runner
+	replay replay
 }
 
 // searchTokens is how many tokens, in whole windows spread over the calibration set, modules are re-run on when a
@@ -27,6 +28,7 @@ func (s *stream) begin(ctx context.Context, first int) (err error) {
 	set, m := s.job.opts.Calib, s.job.plan.Model
 	s.close()
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
+	s.replay.memory = make([]float32, s.job.plan.Replay/4)
 	// Feedback works behind the part of the model that is quantized already, and that starts with the embeddings.
 	embeddings := tensor.Source(s.job.src)
 	if first == 0 && s.job.recipe.Needs().Has(NeedSequential) {
@@ -118,17 +120,22 @@ func (s *stream) sequential(ctx context.Context, l *Layer, round func(*arch.Line
 		if err := eachQuantized(l, readers(l.Arch, kind), round); err != nil {
 			return err
 		}
-		if kind == arch.OIn {
-			if err := s.hidden.forward(ctx, s.runner.ForwardAttn, l.Block, nil); err != nil {
+		if kind == arch.OIn || kind == arch.DownIn {
+			if err := s.passHalf(ctx, l, kind); err != nil {
 				return err
 			}
 		}
 	}
-	return s.hidden.forward(ctx, s.runner.ForwardMLP, l.Block, nil)
+	return nil
 }
 
 // collect gathers the statistics of one kind of input behind what is quantized so far.
 func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block, kind arch.InputKind) error {
+	for _, in := range l.Arch.Inputs() {
+		if in.Kind == kind {
+			s.replay.begin(kind, in.Width)
+		}
+	}
 	if s.shifted() {
 		return s.collectPair(ctx, l, original, kind)
 	}
@@ -138,7 +145,11 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 	}
 	g := newGather(s, l, s.job.recipe.Needs()&^NeedModules)
 	g.only = &kind
-	if err := s.hidden.collect(ctx, collect, l.Block, forward.Selection{Last: kind}, g.tap); err != nil {
+	tap := func(in forward.Sample) {
+		g.tap(in)
+		s.replay.keep(s.job.pool, in, in.First)
+	}
+	if err := s.hidden.collect(ctx, collect, l.Block, forward.Selection{Last: kind}, tap); err != nil {
 		return err
 	}
 	g.finish(l)

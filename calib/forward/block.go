@@ -54,6 +54,27 @@ func (r *Runner) ForwardMLP(ctx context.Context, b *Block, hidden kernel.Mat, ta
 	return r.sweep(ctx, b, hidden, pass{mlp: true, update: true, tap: tap, last: arch.DownIn})
 }
 
+// ForwardFrom is ForwardAttn (kind OIn) or ForwardMLP (DownIn, of a dense MLP) for a caller that has kept the samples of
+// that kind, [tokens, width], so that only the last linear of the half is left: hidden += inputs·Wᵀ. The bits are the same.
+func (r *Runner) ForwardFrom(ctx context.Context, b *Block, kind arch.InputKind, hidden, inputs kernel.Mat) error {
+	last := &b.O
+	if kind == arch.DownIn {
+		last = &b.Down
+	}
+	for lo := 0; lo < hidden.Rows; lo += r.size.chunk {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		hi := min(hidden.Rows, lo+r.size.chunk)
+		x := rows(hidden, lo, hi)
+		last.apply(r.pool, x, rows(inputs, lo, hi), true)
+		if err := checkFinite(r.pool, b, x, lo); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Collect shows the block's inputs up to sel.Last to tap and leaves hidden as it is.
 func (r *Runner) Collect(ctx context.Context, b *Block, hidden kernel.Mat, sel Selection, tap Tap) error {
 	return r.sweep(ctx, b, hidden, pass{attn: true, mlp: sel.Last >= arch.MLPIn, tap: tap, last: sel.Last, experts: sel.Experts})

@@ -97,14 +97,14 @@ func ggufRecipe(ctx *cli.Context) (quant.GGUFRecipe, error) {
 		return r, err
 	}
 	if ctx.String("method") == gptqName {
-		o, narrow, err := gptqSettings(ctx)
+		rounder, err := gptqRounder(ctx)
 		if err != nil {
 			return r, err
 		}
-		if o.Order == gptq.Indexed {
+		if rounder.Options.Order == gptq.Indexed {
 			return r, usagef("--act-order g_idx needs --format gptq or gptq_v2: GGUF has no place for it")
 		}
-		r.Rounder = quant.GPTQ{Options: o, Search: true, Narrow: narrow}
+		r.Rounder = rounder
 	}
 	r.Transforms, err = transformFlags(ctx)
 	return r, err

@@ -18,9 +18,12 @@ func TestGPTQFlags(t *testing.T) {
 	require.Contains(t, indexed, "loads in: transformers")
 	require.Contains(t, indexed, "not in vllm 0.32, sglang 0.5, tgi 3: not known to load groups in activation order")
 	quantize(t, append(args, "--hessian-dtype", "f32")...).ok(t)
+	for _, effort := range []string{"plain", "normal", "best"} {
+		quantize(t, append(args, "--effort", effort)...).ok(t)
+	}
 
 	for _, wrong := range [][]string{
-		{"--act-order", "sideways"}, {"--hessian-dtype", "f16"}, {"--act-order", "g_idx", "--format", "awq"},
+		{"--effort", "none"}, {"--method", "awq", "--effort", "best"}, {"--act-order", "sideways"}, {"--hessian-dtype", "f16"}, {"--act-order", "g_idx", "--format", "awq"},
 		{"--act-order", "g_idx", "--format", "gguf"}, {"--method", "awq", "--act-order", "static"},
 	} {
 		quantize(t, append(args, wrong...)...).fails(t, exitUsage)

@@ -52,7 +52,7 @@ func rtnRecipe(s packing.Scheme, format string) (quant.Recipe, error) {
 }
 
 func gptqRecipe(s packing.Scheme, format string) (quant.Recipe, error) {
-	return quant.NewGPTQ(s, format, gptq.Best()), nil
+	return quant.NewGPTQ(s, format, gptq.Normal()), nil
 }
 
 func copyRecipe(packing.Scheme, string) (quant.Recipe, error) { return quant.NewCopy(), nil }

@@ -44,64 +44,76 @@ func (m *TensorMap) SourceRow(r int64) (name string, row int64) {
 func (m *TensorMap) ReadRows(src tensor.Source, dst []float32, first int64) error {
 	cols := m.Cols()
 	rows := int64(len(dst)) / cols
-	if first < 0 || rows*cols != int64(len(dst)) || first+rows > m.Rows() {
-		return &safeio.Error{Op: "convert", Tensor: m.Name, Err: safeio.Corruptf("rows %d … %d of %d were asked for", first, first+rows, m.Rows())}
+	if rows*cols != int64(len(dst)) {
+		return &safeio.Error{Op: "convert", Tensor: m.Name, Err: safeio.Corruptf("%d numbers do not make rows of %d", len(dst), cols)}
 	}
-	if m.Data != nil {
-		copy(dst, m.Data[first*cols:])
-		return nil
-	}
+	var buf []byte
 	for rows > 0 {
-		matrix, row := first/m.NE[1], first%m.NE[1]
-		n := min(rows, m.NE[1]-row)
-		if err := m.readMatrix(src, m.Sources[matrix], dst[:n*cols], row); err != nil {
+		raw, d, err := m.ReadRaw(src, buf, first, rows)
+		if err != nil {
 			return err
 		}
-		dst, first, rows = dst[n*cols:], first+n, rows-n
+		n := int64(len(raw)) / d.Size() / cols
+		if err := tensor.ToFloat32(dst[:n*cols], d, raw); err != nil {
+			return &safeio.Error{Op: "convert", Tensor: m.Name, Err: safeio.Unsupportedf("%v", err)}
+		}
+		dst, first, rows, buf = dst[n*cols:], first+n, rows-n, raw
 	}
 	return nil
 }
 
-// readMatrix reads consecutive GGUF rows of one matrix.
-func (m *TensorMap) readMatrix(src tensor.Source, name string, dst []float32, row int64) error {
-	width, unit := m.Cols(), m.NE[1] // elements that move together, and how many of them
-	if m.Dims == 1 {
-		width, unit = 1, m.NE[0]
+// ReadRaw reads rows from row first on as the checkpoint stores them, little-endian numbers of the type that it returns:
+// as many as asked for, or up to the end of their matrix (an expert). The result lies in buf if that is large enough.
+func (m *TensorMap) ReadRaw(src tensor.Source, buf []byte, first, rows int64) ([]byte, tensor.DType, error) {
+	if first < 0 || rows < 0 || first+rows > m.Rows() {
+		return nil, 0, &safeio.Error{Op: "convert", Tensor: m.Name, Err: safeio.Corruptf("rows %d … %d of %d were asked for", first, first+rows, m.Rows())}
 	}
+	if m.Data != nil {
+		values := m.Data[first*m.Cols() : (first+rows)*m.Cols()]
+		buf = sized(buf, int64(4*len(values)))
+		return buf, tensor.F32, tensor.FromFloat32(buf, tensor.F32, values)
+	}
+	matrix, row := first/m.NE[1], first%m.NE[1]
+	name := m.Sources[matrix]
+	info, ok := src.Lookup(name)
+	if !ok {
+		return nil, 0, &safeio.Error{Op: "convert", Tensor: name, Err: safeio.Corruptf("the checkpoint lacks the tensor")}
+	}
+	if !info.DType.IsFloat() {
+		return nil, 0, &safeio.Error{Op: "convert", Tensor: name, Err: safeio.Unsupportedf("%s are no plain numbers", info.DType)}
+	}
+	buf = sized(buf, min(rows, m.NE[1]-row)*m.Cols()*info.DType.Size())
+	return buf, info.DType, m.readMatrix(src, name, buf, row, info.DType.Size())
+}
+
+// sized returns n bytes, those of buf if there are so many.
+func sized(buf []byte, n int64) []byte {
+	if int64(cap(buf)) >= n {
+		return buf[:n]
+	}
+	return make([]byte, n)
+}
+
+// readMatrix reads consecutive GGUF rows of one matrix with elements of size bytes.
+func (m *TensorMap) readMatrix(src tensor.Source, name string, dst []byte, row, size int64) error {
+	width, unit := m.Cols()*size, m.NE[1] // bytes that move together, and how many times
 	if m.RotaryQK == 0 {
-		return readFloats(src, name, dst, row*m.Cols())
+		return src.ReadTensor(name, dst, row*width)
 	}
 	if m.Dims == 1 {
-		row = 0
+		row, width, unit = 0, size, m.NE[0]
 	}
 	n := int64(len(dst)) / width
 	dim := unit / int64(m.RotaryQK)
 	low, high := row/dim*dim, min((row+n+dim-1)/dim*dim, unit) // whole heads
-	buf := make([]float32, (high-low)*width)
-	if err := readFloats(src, name, buf, low*width); err != nil {
+	buf := make([]byte, (high-low)*width)
+	if err := src.ReadTensor(name, buf, low*width); err != nil {
 		return err
 	}
 	for i := range n {
 		r := row + i
 		from := r/dim*dim + interleave(r%dim, dim) - low
 		copy(dst[i*width:(i+1)*width], buf[from*width:])
-	}
-	return nil
-}
-
-// readFloats reads elements off … off+len(dst) of a tensor of any plain float type.
-func readFloats(src tensor.Source, name string, dst []float32, off int64) error {
-	info, ok := src.Lookup(name)
-	if !ok {
-		return &safeio.Error{Op: "convert", Tensor: name, Err: safeio.Corruptf("the checkpoint lacks the tensor")}
-	}
-	size := info.DType.Size()
-	raw := make([]byte, int64(len(dst))*size)
-	if err := src.ReadTensor(name, raw, off*size); err != nil {
-		return err
-	}
-	if err := tensor.ToFloat32(dst, info.DType, raw); err != nil {
-		return &safeio.Error{Op: "convert", Tensor: name, Err: safeio.Unsupportedf("%v", err)}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmquant/quantize/formats/tensor"
+	"github.com/stretchr/testify/require"
 )
 
 // eachSet runs f with every kernel set of this machine.
@@ -134,6 +135,31 @@ func TestWidenAllHalves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Numbers as they lie in a file, at odd addresses too.
+func TestBytesAtAnyAlignment(t *testing.T) {
+	raw := make([]byte, 2*1000+1)
+	for i := range raw {
+		raw[i] = byte(i * 167)
+	}
+	for kind, d := range map[Kind]tensor.DType{BF16: tensor.BF16, F16: tensor.F16} {
+		for _, n := range []int{0, 1, 15, 16, 17, 1000} {
+			src := raw[1 : 1+2*n]
+			got, want := make([]float32, n), make([]float32, n)
+			WidenBytes(got, src, kind)
+			require.NoError(t, tensor.ToFloat32(want, d, src))
+			back, wanted := make([]byte, 2*n+1)[1:], make([]byte, 2*n)
+			NarrowBytes(back, want, kind)
+			require.NoError(t, tensor.FromFloat32(wanted, d, want))
+			require.Equal(t, wanted, back)
+			for i := range want {
+				require.Equal(t, math.Float32bits(want[i]), math.Float32bits(got[i]))
+			}
+		}
+	}
+	require.Panics(t, func() { WidenBytes(nil, nil, F32) })
+	require.Panics(t, func() { NarrowBytes(nil, nil, F32) })
 }
 
 // TestNarrow walks through all float32 in steps that visit every exponent, every upper mantissa and every rounding case.

@@ -31,7 +31,7 @@ const (
 	Current
 )
 
-// Options steer a solve. The zero value is not useful; start from Best or Reference.
+// Options steer a solve. The zero value is not useful; start from Plain, Normal, Best or Reference.
 type Options struct {
 	Damp   float64 // λ as a share of the mean diagonal of H
 	Order  Order
@@ -44,6 +44,17 @@ type Options struct {
 	Guard bool
 	// Rho scales the shift of the target where Stats.Half is nil: 0 none, 1 full.
 	Rho float64
+}
+
+// Plain returns the options for error feedback alone, as published but for the search of scales with feedback inside
+// each group: a fraction of the work.
+func Plain() Options {
+	return Options{Damp: 0.01, Order: GroupAware, Fit: LookAhead, Guard: true}
+}
+
+// Normal returns the options that take most of what refinement can give for half of its work.
+func Normal() Options {
+	return Options{Damp: 0.01, Order: GroupAware, Fit: LookAhead, Passes: 2, Inner: 2, Guard: true, Rho: 0.5}
 }
 
 // Best returns the options for the lowest error in files of the same size.

@@ -133,15 +133,21 @@ func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32
 	if p.opt.Passes > 0 {
 		rep.passes = t.refine()
 	}
+	p.compare(t, &rep, g, w, row0)
+	for i, s := range p.layout.spans {
+		g.Store(l, row0, s.col0, t.params[i], t.codes[s.col0*rows:s.col1*rows])
+	}
+	return rep
+}
+
+// compare starts again, if that is wanted, and keeps what is better row by row, plain rounding included.
+func (p *Prepared) compare(t *tile, rep *tileReport, g grid.Grid, w []float32, row0 int) {
 	loss := t.losses(t.q)
 	for range p.opt.Restarts {
 		t.restart(loss)
 	}
-	plain := goal
-	if &w[0] != &target[0] {
-		plain = grid.NewTile(rows, p.k)
-		plain.Load(w, p.k, row0)
-	}
+	plain := grid.NewTile(t.rows, p.k)
+	plain.Load(w, p.k, row0)
 	near := t.nearest(plain)
 	for r, l := range t.losses(near.q) {
 		rep.nearest += l
@@ -152,8 +158,4 @@ func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32
 		}
 		rep.loss += loss[r]
 	}
-	for i, s := range p.layout.spans {
-		g.Store(l, row0, s.col0, t.params[i], t.codes[s.col0*rows:s.col1*rows])
-	}
-	return rep
 }
