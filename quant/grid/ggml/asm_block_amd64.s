@@ -7,49 +7,50 @@
 // func blockQ80AVX512(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX512F, F16C
 TEXT ·blockQ80AVX512(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VBROADCASTSS const42fe0000<>+0(SB), Z2
+	VBROADCASTSS const80000000<>+0(SB), Z3
+	VBROADCASTSS const3effffff<>+0(SB), Z4
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS       (CX), Z0
-	VMOVUPS       64(CX), Z1
-	VBROADCASTSS  const7fffffff<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z3
-	VPANDD        Z2, Z1, Z2
-	VMAXPS        Z3, Z2, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y3
-	VMAXPS        Y3, Y2, Y3
-	VEXTRACTF128  $0x01, Y3, X2
-	VMAXPS        X2, X3, X2
-	VPERMILPS     $0x4e, X2, X3
-	VMAXPS        X3, X2, X2
-	VPERMILPS     $0xb1, X2, X3
-	VMAXPS        X3, X2, X2
-	VBROADCASTSS  X2, Z2
-	VBROADCASTSS  const42fe0000<>+0(SB), Z3
-	VDIVPS        Z3, Z2, Z2
-	VCVTPS2PH     $0x00, X2, X3
-	VPEXTRW       $0x00, X3, (AX)
-	VPXORD        Z4, Z4, Z4
-	VCMPPS        $0x04, Z4, Z2, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z3
-	VDIVPS        Z2, Z3, Z2
-	VMOVAPS.Z     Z2, K1, Z2
-	VBROADCASTSS  const80000000<>+0(SB), Z3
-	VBROADCASTSS  const3effffff<>+0(SB), Z5
-	VMULPS        Z2, Z0, Z0
-	VPANDD        Z3, Z0, Z6
-	VPORD         Z5, Z6, Z6
-	VADDPS        Z6, Z0, Z0
-	VCVTTPS2DQ    Z0, Z0
-	VMULPS        Z2, Z1, Z1
-	VPANDD        Z3, Z1, Z2
-	VPORD         Z5, Z2, Z2
-	VADDPS        Z2, Z1, Z1
-	VCVTTPS2DQ    Z1, Z1
-	VPMOVDB       Z0, 2(AX)
-	VPMOVDB       Z1, 18(AX)
+	VMOVUPS       (CX), Z5
+	VMOVUPS       64(CX), Z6
+	VPANDD        Z0, Z5, Z7
+	VPANDD        Z0, Z6, Z8
+	VMAXPS        Z7, Z8, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y8
+	VMAXPS        Y8, Y7, Y8
+	VEXTRACTF128  $0x01, Y8, X7
+	VMAXPS        X7, X8, X7
+	VPERMILPS     $0x4e, X7, X8
+	VMAXPS        X8, X7, X7
+	VPERMILPS     $0xb1, X7, X8
+	VMAXPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VDIVSS        X2, X7, X7
+	VCVTPS2PH     $0x00, X7, X8
+	VPEXTRW       $0x00, X8, (AX)
+	VXORPS        X8, X8, X8
+	VCMPPS        $0x04, X8, X7, X8
+	VDIVSS        X7, X1, X7
+	VANDPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VMULPS        Z7, Z5, Z5
+	VPANDD        Z3, Z5, Z8
+	VPORD         Z4, Z8, Z8
+	VADDPS        Z8, Z5, Z5
+	VCVTTPS2DQ    Z5, Z5
+	VMULPS        Z7, Z6, Z6
+	VPANDD        Z3, Z6, Z7
+	VPORD         Z4, Z7, Z7
+	VADDPS        Z7, Z6, Z6
+	VCVTTPS2DQ    Z6, Z6
+	VPMOVDB       Z5, 2(AX)
+	VPMOVDB       Z6, 18(AX)
 	ADDQ          $0x80, CX
 	ADDQ          $0x22, AX
 	DECQ          DX
@@ -60,11 +61,11 @@ block:
 DATA const7fffffff<>+0(SB)/4, $0x7fffffff
 GLOBL const7fffffff<>(SB), RODATA|NOPTR, $4
 
-DATA const42fe0000<>+0(SB)/4, $0x42fe0000
-GLOBL const42fe0000<>(SB), RODATA|NOPTR, $4
-
 DATA const3f800000<>+0(SB)/4, $0x3f800000
 GLOBL const3f800000<>(SB), RODATA|NOPTR, $4
+
+DATA const42fe0000<>+0(SB)/4, $0x42fe0000
+GLOBL const42fe0000<>(SB), RODATA|NOPTR, $4
 
 DATA const80000000<>+0(SB)/4, $0x80000000
 GLOBL const80000000<>(SB), RODATA|NOPTR, $4
@@ -73,63 +74,64 @@ DATA const3effffff<>+0(SB)/4, $0x3effffff
 GLOBL const3effffff<>(SB), RODATA|NOPTR, $4
 
 // func blockQ40AVX512(dst *byte, x *float32, blocks int)
-// Requires: AVX, AVX512F, F16C
+// Requires: AVX, AVX512DQ, AVX512F, F16C
 TEXT ·blockQ40AVX512(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VBROADCASTSS constc1000000<>+0(SB), Z2
+	VBROADCASTSS const41080000<>+0(SB), Z3
+	VBROADCASTSS const0000000f<>+0(SB), Z4
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS       (CX), Z0
-	VMOVUPS       64(CX), Z1
-	VBROADCASTSS  const7fffffff<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z3
-	VPANDD        Z2, Z1, Z2
-	VMAXPS        Z3, Z2, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y7
-	VMAXPS        Y7, Y6, Y7
-	VEXTRACTF128  $0x01, Y7, X6
-	VMAXPS        X6, X7, X6
-	VPERMILPS     $0x4e, X6, X7
-	VMAXPS        X7, X6, X6
-	VPERMILPS     $0xb1, X6, X7
-	VMAXPS        X7, X6, X6
-	VBROADCASTSS  X6, Z6
-	VCMPPS        $0x00, Z6, Z2, K1
+	VMOVUPS       (CX), Z5
+	VMOVUPS       64(CX), Z6
+	VPANDD        Z0, Z5, Z7
+	VPANDD        Z0, Z6, Z8
+	VMAXPS        Z7, Z8, Z9
+	VEXTRACTF64X4 $0x01, Z9, Y10
+	VMAXPS        Y10, Y9, Y10
+	VEXTRACTF128  $0x01, Y10, X9
+	VMAXPS        X9, X10, X9
+	VPERMILPS     $0x4e, X9, X10
+	VMAXPS        X10, X9, X9
+	VPERMILPS     $0xb1, X9, X10
+	VMAXPS        X10, X9, X9
+	VBROADCASTSS  X9, Z9
+	VCMPPS        $0x00, Z9, Z8, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z6, Z3, K1
+	VCMPPS        $0x00, Z9, Z7, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
-	VBROADCASTSS  (CX)(BX*4), Z2
-	VPXORD        Z4, Z4, Z4
-	VADDPS        Z4, Z2, Z2
-	VBROADCASTSS  constc1000000<>+0(SB), Z3
-	VDIVPS        Z3, Z2, Z2
-	VCVTPS2PH     $0x00, X2, X3
-	VPEXTRW       $0x00, X3, (AX)
-	VPXORD        Z5, Z5, Z5
-	VCMPPS        $0x04, Z5, Z2, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z3
-	VDIVPS        Z2, Z3, Z2
-	VMOVAPS.Z     Z2, K1, Z2
-	VBROADCASTSS  const41080000<>+0(SB), Z3
-	VBROADCASTSS  const0000000f<>+0(SB), Z6
-	VMULPS        Z2, Z0, Z0
-	VADDPS        Z3, Z0, Z0
-	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
-	VMULPS        Z2, Z1, Z1
-	VADDPS        Z3, Z1, Z1
-	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
-	VBROADCASTSS  const0000000f<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z0
-	VPANDD        Z2, Z1, Z1
-	VPSLLD        $0x04, Z1, Z1
-	VPORD         Z1, Z0, Z0
-	VPMOVDB       Z0, 2(AX)
+	VBROADCASTSS  (CX)(BX*4), Z7
+	VXORPS        Z8, Z8, Z8
+	VADDPS        Z8, Z7, Z7
+	VDIVSS        X2, X7, X7
+	VCVTPS2PH     $0x00, X7, X8
+	VPEXTRW       $0x00, X8, (AX)
+	VXORPS        X8, X8, X8
+	VCMPPS        $0x04, X8, X7, X8
+	VDIVSS        X7, X1, X7
+	VANDPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VMULPS        Z7, Z5, Z5
+	VADDPS        Z3, Z5, Z5
+	VCVTTPS2DQ    Z5, Z5
+	VPMINSD       Z4, Z5, Z5
+	VMULPS        Z7, Z6, Z6
+	VADDPS        Z3, Z6, Z6
+	VCVTTPS2DQ    Z6, Z6
+	VPMINSD       Z4, Z6, Z6
+	VBROADCASTSS  const0000000f<>+0(SB), Z7
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLD        $0x04, Z6, Z6
+	VPORD         Z6, Z5, Z5
+	VPMOVDB       Z5, 2(AX)
 	ADDQ          $0x80, CX
 	ADDQ          $0x12, AX
 	DECQ          DX
@@ -149,70 +151,71 @@ GLOBL const0000000f<>(SB), RODATA|NOPTR, $4
 // func blockQ50AVX512(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX512DQ, AVX512F, F16C
 TEXT ·blockQ50AVX512(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const7fffffff<>+0(SB), Z0
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VBROADCASTSS constc1800000<>+0(SB), Z2
+	VBROADCASTSS const41840000<>+0(SB), Z3
+	VBROADCASTSS const0000001f<>+0(SB), Z4
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS       (CX), Z0
-	VMOVUPS       64(CX), Z1
-	VBROADCASTSS  const7fffffff<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z3
-	VPANDD        Z2, Z1, Z2
-	VMAXPS        Z3, Z2, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y7
-	VMAXPS        Y7, Y6, Y7
-	VEXTRACTF128  $0x01, Y7, X6
-	VMAXPS        X6, X7, X6
-	VPERMILPS     $0x4e, X6, X7
-	VMAXPS        X7, X6, X6
-	VPERMILPS     $0xb1, X6, X7
-	VMAXPS        X7, X6, X6
-	VBROADCASTSS  X6, Z6
-	VCMPPS        $0x00, Z6, Z2, K1
+	VMOVUPS       (CX), Z5
+	VMOVUPS       64(CX), Z6
+	VPANDD        Z0, Z5, Z7
+	VPANDD        Z0, Z6, Z8
+	VMAXPS        Z7, Z8, Z9
+	VEXTRACTF64X4 $0x01, Z9, Y10
+	VMAXPS        Y10, Y9, Y10
+	VEXTRACTF128  $0x01, Y10, X9
+	VMAXPS        X9, X10, X9
+	VPERMILPS     $0x4e, X9, X10
+	VMAXPS        X10, X9, X9
+	VPERMILPS     $0xb1, X9, X10
+	VMAXPS        X10, X9, X9
+	VBROADCASTSS  X9, Z9
+	VCMPPS        $0x00, Z9, Z8, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z6, Z3, K1
+	VCMPPS        $0x00, Z9, Z7, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
-	VBROADCASTSS  (CX)(BX*4), Z2
-	VPXORD        Z4, Z4, Z4
-	VADDPS        Z4, Z2, Z2
-	VBROADCASTSS  constc1800000<>+0(SB), Z3
-	VDIVPS        Z3, Z2, Z2
-	VCVTPS2PH     $0x00, X2, X3
-	VPEXTRW       $0x00, X3, (AX)
-	VPXORD        Z5, Z5, Z5
-	VCMPPS        $0x04, Z5, Z2, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z3
-	VDIVPS        Z2, Z3, Z2
-	VMOVAPS.Z     Z2, K1, Z2
-	VBROADCASTSS  const41840000<>+0(SB), Z3
-	VBROADCASTSS  const0000001f<>+0(SB), Z6
-	VMULPS        Z2, Z0, Z0
-	VADDPS        Z3, Z0, Z0
-	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
-	VMULPS        Z2, Z1, Z1
-	VADDPS        Z3, Z1, Z1
-	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
-	VPSLLD        $0x1b, Z1, Z2
-	VPMOVD2M      Z2, K1
+	VBROADCASTSS  (CX)(BX*4), Z7
+	VXORPS        Z8, Z8, Z8
+	VADDPS        Z8, Z7, Z7
+	VDIVSS        X2, X7, X7
+	VCVTPS2PH     $0x00, X7, X8
+	VPEXTRW       $0x00, X8, (AX)
+	VXORPS        X8, X8, X8
+	VCMPPS        $0x04, X8, X7, X8
+	VDIVSS        X7, X1, X7
+	VANDPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VMULPS        Z7, Z5, Z5
+	VADDPS        Z3, Z5, Z5
+	VCVTTPS2DQ    Z5, Z5
+	VPMINSD       Z4, Z5, Z5
+	VMULPS        Z7, Z6, Z6
+	VADDPS        Z3, Z6, Z6
+	VCVTTPS2DQ    Z6, Z6
+	VPMINSD       Z4, Z6, Z6
+	VPSLLD        $0x1b, Z6, Z7
+	VPMOVD2M      Z7, K1
 	KMOVW         K1, BX
-	VPSLLD        $0x1b, Z0, Z2
-	VPMOVD2M      Z2, K1
+	VPSLLD        $0x1b, Z5, Z7
+	VPMOVD2M      Z7, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	MOVL          BX, 2(AX)
-	VBROADCASTSS  const0000000f<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z0
-	VPANDD        Z2, Z1, Z1
-	VPSLLD        $0x04, Z1, Z1
-	VPORD         Z1, Z0, Z0
-	VPMOVDB       Z0, 6(AX)
+	VBROADCASTSS  const0000000f<>+0(SB), Z7
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLD        $0x04, Z6, Z6
+	VPORD         Z6, Z5, Z5
+	VPMOVDB       Z5, 6(AX)
 	ADDQ          $0x80, CX
 	ADDQ          $0x16, AX
 	DECQ          DX
@@ -232,79 +235,80 @@ GLOBL const0000001f<>(SB), RODATA|NOPTR, $4
 // func blockQ41AVX512(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX512F, F16C
 TEXT ·blockQ41AVX512(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VBROADCASTSS const41700000<>+0(SB), Z1
+	VBROADCASTSS const3f000000<>+0(SB), Z2
+	VBROADCASTSS const0000000f<>+0(SB), Z3
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS       (CX), Z0
-	VMOVUPS       64(CX), Z1
-	VMINPS        Z0, Z1, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y3
-	VMINPS        Y3, Y2, Y3
-	VEXTRACTF128  $0x01, Y3, X2
-	VMINPS        X2, X3, X2
-	VPERMILPS     $0x4e, X2, X3
-	VMINPS        X3, X2, X2
-	VPERMILPS     $0xb1, X2, X3
-	VMINPS        X3, X2, X2
-	VBROADCASTSS  X2, Z2
-	VCMPPS        $0x00, Z2, Z1, K1
+	VMOVUPS       (CX), Z4
+	VMOVUPS       64(CX), Z5
+	VMINPS        Z4, Z5, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y7
+	VMINPS        Y7, Y6, Y7
+	VEXTRACTF128  $0x01, Y7, X6
+	VMINPS        X6, X7, X6
+	VPERMILPS     $0x4e, X6, X7
+	VMINPS        X7, X6, X6
+	VPERMILPS     $0xb1, X6, X7
+	VMINPS        X7, X6, X6
+	VBROADCASTSS  X6, Z6
+	VCMPPS        $0x00, Z6, Z5, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z2, Z0, K1
+	VCMPPS        $0x00, Z6, Z4, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
-	VBROADCASTSS  (CX)(BX*4), Z2
-	VMAXPS        Z0, Z1, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VMAXPS        Y5, Y3, Y5
-	VEXTRACTF128  $0x01, Y5, X3
-	VMAXPS        X3, X5, X3
-	VPERMILPS     $0x4e, X3, X5
-	VMAXPS        X5, X3, X3
-	VPERMILPS     $0xb1, X3, X5
-	VMAXPS        X5, X3, X3
-	VBROADCASTSS  X3, Z3
-	VCMPPS        $0x00, Z3, Z1, K1
+	VBROADCASTSS  (CX)(BX*4), Z6
+	VMAXPS        Z4, Z5, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y8
+	VMAXPS        Y8, Y7, Y8
+	VEXTRACTF128  $0x01, Y8, X7
+	VMAXPS        X7, X8, X7
+	VPERMILPS     $0x4e, X7, X8
+	VMAXPS        X8, X7, X7
+	VPERMILPS     $0xb1, X7, X8
+	VMAXPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VCMPPS        $0x00, Z7, Z5, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z3, Z0, K1
+	VCMPPS        $0x00, Z7, Z4, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
-	VBROADCASTSS  (CX)(BX*4), Z3
-	VSUBPS        Z2, Z3, Z3
-	VBROADCASTSS  const41700000<>+0(SB), Z5
-	VDIVPS        Z5, Z3, Z3
-	VCVTPS2PH     $0x00, X3, X5
-	VPEXTRW       $0x00, X5, (AX)
-	VCVTPS2PH     $0x00, X2, X5
-	VPEXTRW       $0x00, X5, 2(AX)
-	VPXORD        Z4, Z4, Z4
-	VCMPPS        $0x04, Z4, Z3, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z5
-	VDIVPS        Z3, Z5, Z3
-	VMOVAPS.Z     Z3, K1, Z3
-	VBROADCASTSS  const3f000000<>+0(SB), Z5
+	VBROADCASTSS  (CX)(BX*4), Z7
+	VSUBPS        Z6, Z7, Z7
+	VDIVSS        X1, X7, X7
+	VCVTPS2PH     $0x00, X7, X8
+	VPEXTRW       $0x00, X8, (AX)
+	VCVTPS2PH     $0x00, X6, X8
+	VPEXTRW       $0x00, X8, 2(AX)
+	VXORPS        X8, X8, X8
+	VCMPPS        $0x04, X8, X7, X8
+	VDIVSS        X7, X0, X7
+	VANDPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VSUBPS        Z6, Z4, Z4
+	VMULPS        Z7, Z4, Z4
+	VADDPS        Z2, Z4, Z4
+	VCVTTPS2DQ    Z4, Z4
+	VPMINSD       Z3, Z4, Z4
+	VSUBPS        Z6, Z5, Z5
+	VMULPS        Z7, Z5, Z5
+	VADDPS        Z2, Z5, Z5
+	VCVTTPS2DQ    Z5, Z5
+	VPMINSD       Z3, Z5, Z5
 	VBROADCASTSS  const0000000f<>+0(SB), Z6
-	VSUBPS        Z2, Z0, Z0
-	VMULPS        Z3, Z0, Z0
-	VADDPS        Z5, Z0, Z0
-	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
-	VSUBPS        Z2, Z1, Z1
-	VMULPS        Z3, Z1, Z1
-	VADDPS        Z5, Z1, Z1
-	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
-	VBROADCASTSS  const0000000f<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z0
-	VPANDD        Z2, Z1, Z1
-	VPSLLD        $0x04, Z1, Z1
-	VPORD         Z1, Z0, Z0
-	VPMOVDB       Z0, 4(AX)
+	VPANDD        Z6, Z4, Z4
+	VPANDD        Z6, Z5, Z5
+	VPSLLD        $0x04, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VPMOVDB       Z4, 4(AX)
 	ADDQ          $0x80, CX
 	ADDQ          $0x14, AX
 	DECQ          DX
@@ -321,88 +325,89 @@ GLOBL const3f000000<>(SB), RODATA|NOPTR, $4
 // func blockQ51AVX512(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX512DQ, AVX512F, F16C
 TEXT ·blockQ51AVX512(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VBROADCASTSS const41f80000<>+0(SB), Z1
+	VBROADCASTSS const3f000000<>+0(SB), Z2
+	VBROADCASTSS const0000001f<>+0(SB), Z3
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS       (CX), Z0
-	VMOVUPS       64(CX), Z1
-	VMINPS        Z0, Z1, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y3
-	VMINPS        Y3, Y2, Y3
-	VEXTRACTF128  $0x01, Y3, X2
-	VMINPS        X2, X3, X2
-	VPERMILPS     $0x4e, X2, X3
-	VMINPS        X3, X2, X2
-	VPERMILPS     $0xb1, X2, X3
-	VMINPS        X3, X2, X2
-	VBROADCASTSS  X2, Z2
-	VCMPPS        $0x00, Z2, Z1, K1
+	VMOVUPS       (CX), Z4
+	VMOVUPS       64(CX), Z5
+	VMINPS        Z4, Z5, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y7
+	VMINPS        Y7, Y6, Y7
+	VEXTRACTF128  $0x01, Y7, X6
+	VMINPS        X6, X7, X6
+	VPERMILPS     $0x4e, X6, X7
+	VMINPS        X7, X6, X6
+	VPERMILPS     $0xb1, X6, X7
+	VMINPS        X7, X6, X6
+	VBROADCASTSS  X6, Z6
+	VCMPPS        $0x00, Z6, Z5, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z2, Z0, K1
+	VCMPPS        $0x00, Z6, Z4, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
-	VBROADCASTSS  (CX)(BX*4), Z2
-	VMAXPS        Z0, Z1, Z3
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VMAXPS        Y5, Y3, Y5
-	VEXTRACTF128  $0x01, Y5, X3
-	VMAXPS        X3, X5, X3
-	VPERMILPS     $0x4e, X3, X5
-	VMAXPS        X5, X3, X3
-	VPERMILPS     $0xb1, X3, X5
-	VMAXPS        X5, X3, X3
-	VBROADCASTSS  X3, Z3
-	VCMPPS        $0x00, Z3, Z1, K1
+	VBROADCASTSS  (CX)(BX*4), Z6
+	VMAXPS        Z4, Z5, Z7
+	VEXTRACTF64X4 $0x01, Z7, Y8
+	VMAXPS        Y8, Y7, Y8
+	VEXTRACTF128  $0x01, Y8, X7
+	VMAXPS        X7, X8, X7
+	VPERMILPS     $0x4e, X7, X8
+	VMAXPS        X8, X7, X7
+	VPERMILPS     $0xb1, X7, X8
+	VMAXPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VCMPPS        $0x00, Z7, Z5, K1
 	KMOVW         K1, BX
-	VCMPPS        $0x00, Z3, Z0, K1
+	VCMPPS        $0x00, Z7, Z4, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	BSFL          BX, BX
-	VBROADCASTSS  (CX)(BX*4), Z3
-	VSUBPS        Z2, Z3, Z3
-	VBROADCASTSS  const41f80000<>+0(SB), Z5
-	VDIVPS        Z5, Z3, Z3
-	VCVTPS2PH     $0x00, X3, X5
-	VPEXTRW       $0x00, X5, (AX)
-	VCVTPS2PH     $0x00, X2, X5
-	VPEXTRW       $0x00, X5, 2(AX)
-	VPXORD        Z4, Z4, Z4
-	VCMPPS        $0x04, Z4, Z3, K1
-	VBROADCASTSS  const3f800000<>+0(SB), Z5
-	VDIVPS        Z3, Z5, Z3
-	VMOVAPS.Z     Z3, K1, Z3
-	VBROADCASTSS  const3f000000<>+0(SB), Z5
-	VBROADCASTSS  const0000001f<>+0(SB), Z6
-	VSUBPS        Z2, Z0, Z0
-	VMULPS        Z3, Z0, Z0
-	VADDPS        Z5, Z0, Z0
-	VCVTTPS2DQ    Z0, Z0
-	VPMINSD       Z6, Z0, Z0
-	VSUBPS        Z2, Z1, Z1
-	VMULPS        Z3, Z1, Z1
-	VADDPS        Z5, Z1, Z1
-	VCVTTPS2DQ    Z1, Z1
-	VPMINSD       Z6, Z1, Z1
-	VPSLLD        $0x1b, Z1, Z2
-	VPMOVD2M      Z2, K1
+	VBROADCASTSS  (CX)(BX*4), Z7
+	VSUBPS        Z6, Z7, Z7
+	VDIVSS        X1, X7, X7
+	VCVTPS2PH     $0x00, X7, X8
+	VPEXTRW       $0x00, X8, (AX)
+	VCVTPS2PH     $0x00, X6, X8
+	VPEXTRW       $0x00, X8, 2(AX)
+	VXORPS        X8, X8, X8
+	VCMPPS        $0x04, X8, X7, X8
+	VDIVSS        X7, X0, X7
+	VANDPS        X8, X7, X7
+	VBROADCASTSS  X7, Z7
+	VSUBPS        Z6, Z4, Z4
+	VMULPS        Z7, Z4, Z4
+	VADDPS        Z2, Z4, Z4
+	VCVTTPS2DQ    Z4, Z4
+	VPMINSD       Z3, Z4, Z4
+	VSUBPS        Z6, Z5, Z5
+	VMULPS        Z7, Z5, Z5
+	VADDPS        Z2, Z5, Z5
+	VCVTTPS2DQ    Z5, Z5
+	VPMINSD       Z3, Z5, Z5
+	VPSLLD        $0x1b, Z5, Z6
+	VPMOVD2M      Z6, K1
 	KMOVW         K1, BX
-	VPSLLD        $0x1b, Z0, Z2
-	VPMOVD2M      Z2, K1
+	VPSLLD        $0x1b, Z4, Z6
+	VPMOVD2M      Z6, K1
 	KMOVW         K1, SI
 	SHLL          $0x10, BX
 	ORL           SI, BX
 	MOVL          BX, 4(AX)
-	VBROADCASTSS  const0000000f<>+0(SB), Z2
-	VPANDD        Z2, Z0, Z0
-	VPANDD        Z2, Z1, Z1
-	VPSLLD        $0x04, Z1, Z1
-	VPORD         Z1, Z0, Z0
-	VPMOVDB       Z0, 8(AX)
+	VBROADCASTSS  const0000000f<>+0(SB), Z6
+	VPANDD        Z6, Z4, Z4
+	VPANDD        Z6, Z5, Z5
+	VPSLLD        $0x04, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VPMOVDB       Z4, 8(AX)
 	ADDQ          $0x80, CX
 	ADDQ          $0x18, AX
 	DECQ          DX
@@ -454,55 +459,55 @@ run:
 	VBROADCASTSS (DX), Z1
 	VBROADCASTSS const3f000000<>+0(SB), Z2
 	VMULPS       Z2, Z1, Z2
-	VBROADCASTSS const3fc00000<>+0(SB), Z7
+	VBROADCASTSS const3fc00000<>+0(SB), Z3
+	VMULPS       Z3, Z1, Z3
+	VBROADCASTSS const40200000<>+0(SB), Z4
+	VMULPS       Z4, Z1, Z4
+	VBROADCASTSS const40600000<>+0(SB), Z5
+	VMULPS       Z5, Z1, Z5
+	VBROADCASTSS const40a00000<>+0(SB), Z6
+	VMULPS       Z6, Z1, Z6
+	VBROADCASTSS const40e00000<>+0(SB), Z7
 	VMULPS       Z7, Z1, Z7
-	VBROADCASTSS const40200000<>+0(SB), Z8
+	VBROADCASTSS const41200000<>+0(SB), Z8
 	VMULPS       Z8, Z1, Z8
-	VBROADCASTSS const40600000<>+0(SB), Z9
-	VMULPS       Z9, Z1, Z9
-	VBROADCASTSS const40a00000<>+0(SB), Z10
-	VMULPS       Z10, Z1, Z10
-	VBROADCASTSS const40e00000<>+0(SB), Z11
-	VMULPS       Z11, Z1, Z11
-	VBROADCASTSS const41200000<>+0(SB), Z12
-	VMULPS       Z12, Z1, Z12
-	VPXORD       Z3, Z3, Z3
-	VCMPPS       $0x04, Z3, Z1, K1
+	VXORPS       Z9, Z9, Z9
+	VCMPPS       $0x04, Z9, Z1, K1
 	VPMOVM2D     K1, Z1
-	VMOVUPS      (CX), Z13
-	VPANDD       Z0, Z13, Z14
-	VPXORD       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z2, Z14, K1
+	VMOVUPS      (CX), Z9
+	VPANDD       Z0, Z9, Z10
+	VXORPS       Z11, Z11, Z11
+	VCMPPS       $0x1e, Z2, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z7, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z3, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z8, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z4, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z9, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z5, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z10, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z6, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z11, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z7, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VCMPPS       $0x1e, Z12, Z14, K1
+	VPSUBD       Z2, Z11, Z11
+	VCMPPS       $0x1e, Z8, Z10, K1
 	VPMOVM2D     K1, Z2
-	VPSUBD       Z2, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VCMPPS       $0x11, Z5, Z13, K1
-	VPXORD       Z6, Z6, Z6
-	VCMPPS       $0x04, Z6, Z4, K2
+	VPSUBD       Z2, Z11, Z11
+	VXORPS       Z2, Z2, Z2
+	VCMPPS       $0x11, Z2, Z9, K1
+	VXORPS       Z2, Z2, Z2
+	VCMPPS       $0x04, Z2, Z11, K2
 	KANDW        K2, K1, K1
 	VPMOVM2D     K1, Z2
-	VBROADCASTSS const00000008<>+0(SB), Z7
-	VPANDD       Z7, Z2, Z2
-	VPORD        Z2, Z4, Z4
-	VPANDD       Z1, Z4, Z1
+	VBROADCASTSS const00000008<>+0(SB), Z3
+	VPANDD       Z3, Z2, Z2
+	VPORD        Z2, Z11, Z11
+	VPANDD       Z1, Z11, Z1
 	VPMOVDB      Z1, (AX)
 	ADDQ         $0x40, CX
 	ADDQ         $0x10, AX
@@ -569,13 +574,13 @@ DATA const000000ff<>+0(SB)/4, $0x000000ff
 GLOBL const000000ff<>(SB), RODATA|NOPTR, $4
 
 // func largestAVX512(x *float32, runs int) (bits uint32)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512DQ, AVX512F
 TEXT ·largestAVX512(SB), $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         runs+8(FP), CX
 	VBROADCASTSS const7fffffff<>+0(SB), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 
 run:
 	VMOVUPS       (AX), Z3
@@ -684,73 +689,74 @@ run:
 // func blockQ80AVX2(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·blockQ80AVX2(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const7fffffff<>+0(SB), Y0
+	VBROADCASTSS const3f800000<>+0(SB), Y1
+	VBROADCASTSS const42fe0000<>+0(SB), Y2
+	VBROADCASTSS const80000000<>+0(SB), Y3
+	VBROADCASTSS const3effffff<>+0(SB), Y4
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VMOVUPS      64(CX), Y2
-	VMOVUPS      96(CX), Y3
-	VBROADCASTSS const7fffffff<>+0(SB), Y4
-	VPAND        Y4, Y0, Y5
-	VPAND        Y4, Y1, Y6
-	VPAND        Y4, Y2, Y7
-	VPAND        Y4, Y3, Y4
-	VMAXPS       Y5, Y6, Y5
-	VMAXPS       Y7, Y4, Y4
-	VMAXPS       Y5, Y4, Y4
-	VMOVAPS      Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VMAXPS       X5, X4, X5
-	VPERMILPS    $0x4e, X5, X4
-	VMAXPS       X4, X5, X5
-	VPERMILPS    $0xb1, X5, X4
-	VMAXPS       X4, X5, X5
-	VBROADCASTSS X5, Y4
-	VBROADCASTSS const42fe0000<>+0(SB), Y5
-	VDIVPS       Y5, Y4, Y4
-	VCVTPS2PH    $0x00, X4, X5
-	VPEXTRW      $0x00, X5, (AX)
-	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x04, Y5, Y4, Y5
-	VBROADCASTSS const3f800000<>+0(SB), Y6
-	VDIVPS       Y4, Y6, Y4
-	VPAND        Y4, Y5, Y4
-	VBROADCASTSS const80000000<>+0(SB), Y5
-	VBROADCASTSS const3effffff<>+0(SB), Y6
-	VMULPS       Y4, Y0, Y0
-	VPAND        Y5, Y0, Y7
-	VPOR         Y6, Y7, Y7
-	VADDPS       Y7, Y0, Y0
-	VCVTTPS2DQ   Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VPAND        Y5, Y1, Y7
-	VPOR         Y6, Y7, Y7
-	VADDPS       Y7, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VPAND        Y5, Y2, Y7
-	VPOR         Y6, Y7, Y7
-	VADDPS       Y7, Y2, Y2
-	VCVTTPS2DQ   Y2, Y2
-	VMULPS       Y4, Y3, Y3
-	VPAND        Y5, Y3, Y4
-	VPOR         Y6, Y4, Y4
-	VADDPS       Y4, Y3, Y3
-	VCVTTPS2DQ   Y3, Y3
-	VBROADCASTSS const000000ff<>+0(SB), Y4
-	VPAND        Y4, Y0, Y0
-	VPAND        Y4, Y1, Y1
-	VPAND        Y4, Y2, Y2
-	VPAND        Y4, Y3, Y3
-	VPACKUSDW    Y1, Y0, Y0
-	VPACKUSDW    Y3, Y2, Y1
-	VPACKUSWB    Y1, Y0, Y0
-	VMOVDQU      packOrder<>+0(SB), Y1
-	VPERMD       Y0, Y1, Y0
-	VMOVDQU      Y0, 2(AX)
+	VMOVUPS      (CX), Y5
+	VMOVUPS      32(CX), Y6
+	VMOVUPS      64(CX), Y7
+	VMOVUPS      96(CX), Y8
+	VPAND        Y0, Y5, Y9
+	VPAND        Y0, Y6, Y10
+	VPAND        Y0, Y7, Y11
+	VPAND        Y0, Y8, Y12
+	VMAXPS       Y9, Y10, Y9
+	VMAXPS       Y11, Y12, Y10
+	VMAXPS       Y9, Y10, Y9
+	VMOVAPS      Y9, Y9
+	VEXTRACTF128 $0x01, Y9, X10
+	VMAXPS       X10, X9, X10
+	VPERMILPS    $0x4e, X10, X9
+	VMAXPS       X9, X10, X10
+	VPERMILPS    $0xb1, X10, X9
+	VMAXPS       X9, X10, X10
+	VBROADCASTSS X10, Y9
+	VDIVSS       X2, X9, X9
+	VCVTPS2PH    $0x00, X9, X10
+	VPEXTRW      $0x00, X10, (AX)
+	VXORPS       X10, X10, X10
+	VCMPPS       $0x04, X10, X9, X10
+	VDIVSS       X9, X1, X9
+	VANDPS       X10, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y5, Y5
+	VPAND        Y3, Y5, Y10
+	VPOR         Y4, Y10, Y10
+	VADDPS       Y10, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VPAND        Y3, Y6, Y10
+	VPOR         Y4, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VPAND        Y3, Y7, Y10
+	VPOR         Y4, Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VCVTTPS2DQ   Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	VPAND        Y3, Y8, Y9
+	VPOR         Y4, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VCVTTPS2DQ   Y8, Y8
+	VBROADCASTSS const000000ff<>+0(SB), Y9
+	VPAND        Y9, Y5, Y5
+	VPAND        Y9, Y6, Y6
+	VPAND        Y9, Y7, Y7
+	VPAND        Y9, Y8, Y8
+	VPACKUSDW    Y6, Y5, Y5
+	VPACKUSDW    Y8, Y7, Y6
+	VPACKUSWB    Y6, Y5, Y5
+	VMOVDQU      packOrder<>+0(SB), Y6
+	VPERMD       Y5, Y6, Y5
+	VMOVDQU      Y5, 2(AX)
 	ADDQ         $0x80, CX
 	ADDQ         $0x22, AX
 	DECQ         DX
@@ -771,90 +777,91 @@ GLOBL packOrder<>(SB), RODATA|NOPTR, $32
 // func blockQ40AVX2(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·blockQ40AVX2(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const7fffffff<>+0(SB), Y0
+	VBROADCASTSS const3f800000<>+0(SB), Y1
+	VBROADCASTSS constc1000000<>+0(SB), Y2
+	VBROADCASTSS const41080000<>+0(SB), Y3
+	VBROADCASTSS const0000000f<>+0(SB), Y4
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VMOVUPS      64(CX), Y2
-	VMOVUPS      96(CX), Y3
-	VBROADCASTSS const7fffffff<>+0(SB), Y4
-	VPAND        Y4, Y0, Y5
-	VPAND        Y4, Y1, Y6
-	VPAND        Y4, Y2, Y7
-	VPAND        Y4, Y3, Y4
-	VMAXPS       Y5, Y6, Y8
-	VMAXPS       Y7, Y4, Y9
-	VMAXPS       Y8, Y9, Y8
-	VMOVAPS      Y8, Y8
-	VEXTRACTF128 $0x01, Y8, X9
-	VMAXPS       X9, X8, X9
-	VPERMILPS    $0x4e, X9, X8
-	VMAXPS       X8, X9, X9
-	VPERMILPS    $0xb1, X9, X8
-	VMAXPS       X8, X9, X9
-	VBROADCASTSS X9, Y8
-	VCMPPS       $0x00, Y8, Y4, Y4
-	VMOVMSKPS    Y4, BX
-	VCMPPS       $0x00, Y8, Y7, Y4
-	VMOVMSKPS    Y4, SI
+	VMOVUPS      (CX), Y5
+	VMOVUPS      32(CX), Y6
+	VMOVUPS      64(CX), Y7
+	VMOVUPS      96(CX), Y8
+	VPAND        Y0, Y5, Y9
+	VPAND        Y0, Y6, Y10
+	VPAND        Y0, Y7, Y11
+	VPAND        Y0, Y8, Y12
+	VMAXPS       Y9, Y10, Y13
+	VMAXPS       Y11, Y12, Y14
+	VMAXPS       Y13, Y14, Y13
+	VMOVAPS      Y13, Y13
+	VEXTRACTF128 $0x01, Y13, X14
+	VMAXPS       X14, X13, X14
+	VPERMILPS    $0x4e, X14, X13
+	VMAXPS       X13, X14, X14
+	VPERMILPS    $0xb1, X14, X13
+	VMAXPS       X13, X14, X14
+	VBROADCASTSS X14, Y13
+	VCMPPS       $0x00, Y13, Y12, Y12
+	VMOVMSKPS    Y12, BX
+	VCMPPS       $0x00, Y13, Y11, Y11
+	VMOVMSKPS    Y11, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y8, Y6, Y4
-	VMOVMSKPS    Y4, SI
+	VCMPPS       $0x00, Y13, Y10, Y10
+	VMOVMSKPS    Y10, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y8, Y5, Y4
-	VMOVMSKPS    Y4, SI
+	VCMPPS       $0x00, Y13, Y9, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
 	BSFL         BX, BX
-	VBROADCASTSS (CX)(BX*4), Y4
-	VXORPS       Y5, Y5, Y5
-	VADDPS       Y5, Y4, Y4
-	VBROADCASTSS constc1000000<>+0(SB), Y5
-	VDIVPS       Y5, Y4, Y4
-	VCVTPS2PH    $0x00, X4, X5
-	VPEXTRW      $0x00, X5, (AX)
-	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x04, Y5, Y4, Y5
-	VBROADCASTSS const3f800000<>+0(SB), Y6
-	VDIVPS       Y4, Y6, Y4
-	VPAND        Y4, Y5, Y4
-	VBROADCASTSS const41080000<>+0(SB), Y5
-	VBROADCASTSS const0000000f<>+0(SB), Y6
-	VMULPS       Y4, Y0, Y0
-	VADDPS       Y5, Y0, Y0
-	VCVTTPS2DQ   Y0, Y0
-	VPMINSD      Y6, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VADDPS       Y5, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VPMINSD      Y6, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VADDPS       Y5, Y2, Y2
-	VCVTTPS2DQ   Y2, Y2
-	VPMINSD      Y6, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-	VADDPS       Y5, Y3, Y3
-	VCVTTPS2DQ   Y3, Y3
-	VPMINSD      Y6, Y3, Y3
-	VBROADCASTSS const0000000f<>+0(SB), Y4
-	VPAND        Y4, Y0, Y0
-	VPAND        Y4, Y2, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y0, Y0
-	VPAND        Y4, Y1, Y1
-	VPAND        Y4, Y3, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPACKUSDW    Y1, Y0, Y0
-	VPERMQ       $0xd8, Y0, Y0
-	VEXTRACTI128 $0x01, Y0, X1
-	VPACKUSWB    X1, X0, X1
-	VMOVDQU      X1, 2(AX)
+	VBROADCASTSS (CX)(BX*4), Y9
+	VXORPS       Y10, Y10, Y10
+	VADDPS       Y10, Y9, Y9
+	VDIVSS       X2, X9, X9
+	VCVTPS2PH    $0x00, X9, X10
+	VPEXTRW      $0x00, X10, (AX)
+	VXORPS       X10, X10, X10
+	VCMPPS       $0x04, X10, X9, X10
+	VDIVSS       X9, X1, X9
+	VANDPS       X10, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VPMINSD      Y4, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VADDPS       Y3, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPMINSD      Y4, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VCVTTPS2DQ   Y7, Y7
+	VPMINSD      Y4, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y8
+	VPMINSD      Y4, Y8, Y8
+	VBROADCASTSS const0000000f<>+0(SB), Y9
+	VPAND        Y9, Y5, Y5
+	VPAND        Y9, Y7, Y7
+	VPSLLD       $0x04, Y7, Y7
+	VPOR         Y7, Y5, Y5
+	VPAND        Y9, Y6, Y6
+	VPAND        Y9, Y8, Y7
+	VPSLLD       $0x04, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPACKUSDW    Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKUSWB    X6, X5, X6
+	VMOVDQU      X6, 2(AX)
 	ADDQ         $0x80, CX
 	ADDQ         $0x12, AX
 	DECQ         DX
@@ -865,105 +872,106 @@ block:
 // func blockQ50AVX2(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·blockQ50AVX2(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const7fffffff<>+0(SB), Y0
+	VBROADCASTSS const3f800000<>+0(SB), Y1
+	VBROADCASTSS constc1800000<>+0(SB), Y2
+	VBROADCASTSS const41840000<>+0(SB), Y3
+	VBROADCASTSS const0000001f<>+0(SB), Y4
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VMOVUPS      64(CX), Y2
-	VMOVUPS      96(CX), Y3
-	VBROADCASTSS const7fffffff<>+0(SB), Y4
-	VPAND        Y4, Y0, Y5
-	VPAND        Y4, Y1, Y6
-	VPAND        Y4, Y2, Y7
-	VPAND        Y4, Y3, Y4
-	VMAXPS       Y5, Y6, Y8
-	VMAXPS       Y7, Y4, Y9
-	VMAXPS       Y8, Y9, Y8
-	VMOVAPS      Y8, Y8
-	VEXTRACTF128 $0x01, Y8, X9
-	VMAXPS       X9, X8, X9
-	VPERMILPS    $0x4e, X9, X8
-	VMAXPS       X8, X9, X9
-	VPERMILPS    $0xb1, X9, X8
-	VMAXPS       X8, X9, X9
-	VBROADCASTSS X9, Y8
-	VCMPPS       $0x00, Y8, Y4, Y4
-	VMOVMSKPS    Y4, BX
-	VCMPPS       $0x00, Y8, Y7, Y4
-	VMOVMSKPS    Y4, SI
+	VMOVUPS      (CX), Y5
+	VMOVUPS      32(CX), Y6
+	VMOVUPS      64(CX), Y7
+	VMOVUPS      96(CX), Y8
+	VPAND        Y0, Y5, Y9
+	VPAND        Y0, Y6, Y10
+	VPAND        Y0, Y7, Y11
+	VPAND        Y0, Y8, Y12
+	VMAXPS       Y9, Y10, Y13
+	VMAXPS       Y11, Y12, Y14
+	VMAXPS       Y13, Y14, Y13
+	VMOVAPS      Y13, Y13
+	VEXTRACTF128 $0x01, Y13, X14
+	VMAXPS       X14, X13, X14
+	VPERMILPS    $0x4e, X14, X13
+	VMAXPS       X13, X14, X14
+	VPERMILPS    $0xb1, X14, X13
+	VMAXPS       X13, X14, X14
+	VBROADCASTSS X14, Y13
+	VCMPPS       $0x00, Y13, Y12, Y12
+	VMOVMSKPS    Y12, BX
+	VCMPPS       $0x00, Y13, Y11, Y11
+	VMOVMSKPS    Y11, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y8, Y6, Y4
-	VMOVMSKPS    Y4, SI
+	VCMPPS       $0x00, Y13, Y10, Y10
+	VMOVMSKPS    Y10, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y8, Y5, Y4
-	VMOVMSKPS    Y4, SI
+	VCMPPS       $0x00, Y13, Y9, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
 	BSFL         BX, BX
-	VBROADCASTSS (CX)(BX*4), Y4
-	VXORPS       Y5, Y5, Y5
-	VADDPS       Y5, Y4, Y4
-	VBROADCASTSS constc1800000<>+0(SB), Y5
-	VDIVPS       Y5, Y4, Y4
-	VCVTPS2PH    $0x00, X4, X5
-	VPEXTRW      $0x00, X5, (AX)
-	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x04, Y5, Y4, Y5
-	VBROADCASTSS const3f800000<>+0(SB), Y6
-	VDIVPS       Y4, Y6, Y4
-	VPAND        Y4, Y5, Y4
-	VBROADCASTSS const41840000<>+0(SB), Y5
-	VBROADCASTSS const0000001f<>+0(SB), Y6
-	VMULPS       Y4, Y0, Y0
-	VADDPS       Y5, Y0, Y0
-	VCVTTPS2DQ   Y0, Y0
-	VPMINSD      Y6, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VADDPS       Y5, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VPMINSD      Y6, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VADDPS       Y5, Y2, Y2
-	VCVTTPS2DQ   Y2, Y2
-	VPMINSD      Y6, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-	VADDPS       Y5, Y3, Y3
-	VCVTTPS2DQ   Y3, Y3
-	VPMINSD      Y6, Y3, Y3
-	VPSLLD       $0x1b, Y3, Y4
-	VMOVMSKPS    Y4, BX
-	VPSLLD       $0x1b, Y2, Y4
-	VMOVMSKPS    Y4, SI
+	VBROADCASTSS (CX)(BX*4), Y9
+	VXORPS       Y10, Y10, Y10
+	VADDPS       Y10, Y9, Y9
+	VDIVSS       X2, X9, X9
+	VCVTPS2PH    $0x00, X9, X10
+	VPEXTRW      $0x00, X10, (AX)
+	VXORPS       X10, X10, X10
+	VCMPPS       $0x04, X10, X9, X10
+	VDIVSS       X9, X1, X9
+	VANDPS       X10, X9, X9
+	VBROADCASTSS X9, Y9
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y3, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VPMINSD      Y4, Y5, Y5
+	VMULPS       Y9, Y6, Y6
+	VADDPS       Y3, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPMINSD      Y4, Y6, Y6
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VCVTTPS2DQ   Y7, Y7
+	VPMINSD      Y4, Y7, Y7
+	VMULPS       Y9, Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VCVTTPS2DQ   Y8, Y8
+	VPMINSD      Y4, Y8, Y8
+	VPSLLD       $0x1b, Y8, Y9
+	VMOVMSKPS    Y9, BX
+	VPSLLD       $0x1b, Y7, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VPSLLD       $0x1b, Y1, Y4
-	VMOVMSKPS    Y4, SI
+	VPSLLD       $0x1b, Y6, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VPSLLD       $0x1b, Y0, Y4
-	VMOVMSKPS    Y4, SI
+	VPSLLD       $0x1b, Y5, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
 	MOVL         BX, 2(AX)
-	VBROADCASTSS const0000000f<>+0(SB), Y4
-	VPAND        Y4, Y0, Y0
-	VPAND        Y4, Y2, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y0, Y0
-	VPAND        Y4, Y1, Y1
-	VPAND        Y4, Y3, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPACKUSDW    Y1, Y0, Y0
-	VPERMQ       $0xd8, Y0, Y0
-	VEXTRACTI128 $0x01, Y0, X1
-	VPACKUSWB    X1, X0, X1
-	VMOVDQU      X1, 6(AX)
+	VBROADCASTSS const0000000f<>+0(SB), Y9
+	VPAND        Y9, Y5, Y5
+	VPAND        Y9, Y7, Y7
+	VPSLLD       $0x04, Y7, Y7
+	VPOR         Y7, Y5, Y5
+	VPAND        Y9, Y6, Y6
+	VPAND        Y9, Y8, Y7
+	VPSLLD       $0x04, Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPACKUSDW    Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKUSWB    X6, X5, X6
+	VMOVDQU      X6, 6(AX)
 	ADDQ         $0x80, CX
 	ADDQ         $0x16, AX
 	DECQ         DX
@@ -974,117 +982,118 @@ block:
 // func blockQ41AVX2(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·blockQ41AVX2(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const3f800000<>+0(SB), Y0
+	VBROADCASTSS const41700000<>+0(SB), Y1
+	VBROADCASTSS const3f000000<>+0(SB), Y2
+	VBROADCASTSS const0000000f<>+0(SB), Y3
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VMOVUPS      64(CX), Y2
-	VMOVUPS      96(CX), Y3
-	VMINPS       Y0, Y1, Y4
-	VMINPS       Y2, Y3, Y5
-	VMINPS       Y4, Y5, Y4
-	VMOVAPS      Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VMINPS       X5, X4, X5
-	VPERMILPS    $0x4e, X5, X4
-	VMINPS       X4, X5, X5
-	VPERMILPS    $0xb1, X5, X4
-	VMINPS       X4, X5, X5
-	VBROADCASTSS X5, Y4
-	VCMPPS       $0x00, Y4, Y3, Y5
-	VMOVMSKPS    Y5, BX
-	VCMPPS       $0x00, Y4, Y2, Y5
-	VMOVMSKPS    Y5, SI
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VMOVUPS      64(CX), Y6
+	VMOVUPS      96(CX), Y7
+	VMINPS       Y4, Y5, Y8
+	VMINPS       Y6, Y7, Y9
+	VMINPS       Y8, Y9, Y8
+	VMOVAPS      Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X9
+	VMINPS       X9, X8, X9
+	VPERMILPS    $0x4e, X9, X8
+	VMINPS       X8, X9, X9
+	VPERMILPS    $0xb1, X9, X8
+	VMINPS       X8, X9, X9
+	VBROADCASTSS X9, Y8
+	VCMPPS       $0x00, Y8, Y7, Y9
+	VMOVMSKPS    Y9, BX
+	VCMPPS       $0x00, Y8, Y6, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y4, Y1, Y5
-	VMOVMSKPS    Y5, SI
+	VCMPPS       $0x00, Y8, Y5, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y4, Y0, Y4
-	VMOVMSKPS    Y4, SI
-	SHLL         $0x08, BX
-	ORL          SI, BX
-	BSFL         BX, BX
-	VBROADCASTSS (CX)(BX*4), Y4
-	VMAXPS       Y0, Y1, Y5
-	VMAXPS       Y2, Y3, Y6
-	VMAXPS       Y5, Y6, Y5
-	VMOVAPS      Y5, Y5
-	VEXTRACTF128 $0x01, Y5, X6
-	VMAXPS       X6, X5, X6
-	VPERMILPS    $0x4e, X6, X5
-	VMAXPS       X5, X6, X6
-	VPERMILPS    $0xb1, X6, X5
-	VMAXPS       X5, X6, X6
-	VBROADCASTSS X6, Y5
-	VCMPPS       $0x00, Y5, Y3, Y6
-	VMOVMSKPS    Y6, BX
-	VCMPPS       $0x00, Y5, Y2, Y6
-	VMOVMSKPS    Y6, SI
-	SHLL         $0x08, BX
-	ORL          SI, BX
-	VCMPPS       $0x00, Y5, Y1, Y6
-	VMOVMSKPS    Y6, SI
-	SHLL         $0x08, BX
-	ORL          SI, BX
-	VCMPPS       $0x00, Y5, Y0, Y5
-	VMOVMSKPS    Y5, SI
+	VCMPPS       $0x00, Y8, Y4, Y8
+	VMOVMSKPS    Y8, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
 	BSFL         BX, BX
-	VBROADCASTSS (CX)(BX*4), Y5
-	VSUBPS       Y4, Y5, Y5
-	VBROADCASTSS const41700000<>+0(SB), Y6
-	VDIVPS       Y6, Y5, Y5
-	VCVTPS2PH    $0x00, X5, X6
-	VPEXTRW      $0x00, X6, (AX)
-	VCVTPS2PH    $0x00, X4, X6
-	VPEXTRW      $0x00, X6, 2(AX)
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x04, Y6, Y5, Y6
-	VBROADCASTSS const3f800000<>+0(SB), Y7
-	VDIVPS       Y5, Y7, Y5
-	VPAND        Y5, Y6, Y5
-	VBROADCASTSS const3f000000<>+0(SB), Y6
-	VBROADCASTSS const0000000f<>+0(SB), Y7
-	VSUBPS       Y4, Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VADDPS       Y6, Y0, Y0
-	VCVTTPS2DQ   Y0, Y0
-	VPMINSD      Y7, Y0, Y0
-	VSUBPS       Y4, Y1, Y1
-	VMULPS       Y5, Y1, Y1
-	VADDPS       Y6, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VPMINSD      Y7, Y1, Y1
-	VSUBPS       Y4, Y2, Y2
-	VMULPS       Y5, Y2, Y2
-	VADDPS       Y6, Y2, Y2
-	VCVTTPS2DQ   Y2, Y2
-	VPMINSD      Y7, Y2, Y2
-	VSUBPS       Y4, Y3, Y3
-	VMULPS       Y5, Y3, Y3
-	VADDPS       Y6, Y3, Y3
-	VCVTTPS2DQ   Y3, Y3
-	VPMINSD      Y7, Y3, Y3
-	VBROADCASTSS const0000000f<>+0(SB), Y4
-	VPAND        Y4, Y0, Y0
-	VPAND        Y4, Y2, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y0, Y0
-	VPAND        Y4, Y1, Y1
-	VPAND        Y4, Y3, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPACKUSDW    Y1, Y0, Y0
-	VPERMQ       $0xd8, Y0, Y0
-	VEXTRACTI128 $0x01, Y0, X1
-	VPACKUSWB    X1, X0, X1
-	VMOVDQU      X1, 4(AX)
+	VBROADCASTSS (CX)(BX*4), Y8
+	VMAXPS       Y4, Y5, Y9
+	VMAXPS       Y6, Y7, Y10
+	VMAXPS       Y9, Y10, Y9
+	VMOVAPS      Y9, Y9
+	VEXTRACTF128 $0x01, Y9, X10
+	VMAXPS       X10, X9, X10
+	VPERMILPS    $0x4e, X10, X9
+	VMAXPS       X9, X10, X10
+	VPERMILPS    $0xb1, X10, X9
+	VMAXPS       X9, X10, X10
+	VBROADCASTSS X10, Y9
+	VCMPPS       $0x00, Y9, Y7, Y10
+	VMOVMSKPS    Y10, BX
+	VCMPPS       $0x00, Y9, Y6, Y10
+	VMOVMSKPS    Y10, SI
+	SHLL         $0x08, BX
+	ORL          SI, BX
+	VCMPPS       $0x00, Y9, Y5, Y10
+	VMOVMSKPS    Y10, SI
+	SHLL         $0x08, BX
+	ORL          SI, BX
+	VCMPPS       $0x00, Y9, Y4, Y9
+	VMOVMSKPS    Y9, SI
+	SHLL         $0x08, BX
+	ORL          SI, BX
+	BSFL         BX, BX
+	VBROADCASTSS (CX)(BX*4), Y9
+	VSUBPS       Y8, Y9, Y9
+	VDIVSS       X1, X9, X9
+	VCVTPS2PH    $0x00, X9, X10
+	VPEXTRW      $0x00, X10, (AX)
+	VCVTPS2PH    $0x00, X8, X10
+	VPEXTRW      $0x00, X10, 2(AX)
+	VXORPS       X10, X10, X10
+	VCMPPS       $0x04, X10, X9, X10
+	VDIVSS       X9, X0, X9
+	VANDPS       X10, X9, X9
+	VBROADCASTSS X9, Y9
+	VSUBPS       Y8, Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VPMINSD      Y3, Y4, Y4
+	VSUBPS       Y8, Y5, Y5
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VPMINSD      Y3, Y5, Y5
+	VSUBPS       Y8, Y6, Y6
+	VMULPS       Y9, Y6, Y6
+	VADDPS       Y2, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPMINSD      Y3, Y6, Y6
+	VSUBPS       Y8, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y2, Y7, Y7
+	VCVTTPS2DQ   Y7, Y7
+	VPMINSD      Y3, Y7, Y7
+	VBROADCASTSS const0000000f<>+0(SB), Y8
+	VPAND        Y8, Y4, Y4
+	VPAND        Y8, Y6, Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPAND        Y8, Y5, Y5
+	VPAND        Y8, Y7, Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPACKUSDW    Y5, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKUSWB    X5, X4, X5
+	VMOVDQU      X5, 4(AX)
 	ADDQ         $0x80, CX
 	ADDQ         $0x14, AX
 	DECQ         DX
@@ -1095,132 +1104,133 @@ block:
 // func blockQ51AVX2(dst *byte, x *float32, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·blockQ51AVX2(SB), $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ blocks+16(FP), DX
+	VBROADCASTSS const3f800000<>+0(SB), Y0
+	VBROADCASTSS const41f80000<>+0(SB), Y1
+	VBROADCASTSS const3f000000<>+0(SB), Y2
+	VBROADCASTSS const0000001f<>+0(SB), Y3
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+16(FP), DX
 
 block:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VMOVUPS      64(CX), Y2
-	VMOVUPS      96(CX), Y3
-	VMINPS       Y0, Y1, Y4
-	VMINPS       Y2, Y3, Y5
-	VMINPS       Y4, Y5, Y4
-	VMOVAPS      Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VMINPS       X5, X4, X5
-	VPERMILPS    $0x4e, X5, X4
-	VMINPS       X4, X5, X5
-	VPERMILPS    $0xb1, X5, X4
-	VMINPS       X4, X5, X5
-	VBROADCASTSS X5, Y4
-	VCMPPS       $0x00, Y4, Y3, Y5
-	VMOVMSKPS    Y5, BX
-	VCMPPS       $0x00, Y4, Y2, Y5
-	VMOVMSKPS    Y5, SI
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VMOVUPS      64(CX), Y6
+	VMOVUPS      96(CX), Y7
+	VMINPS       Y4, Y5, Y8
+	VMINPS       Y6, Y7, Y9
+	VMINPS       Y8, Y9, Y8
+	VMOVAPS      Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X9
+	VMINPS       X9, X8, X9
+	VPERMILPS    $0x4e, X9, X8
+	VMINPS       X8, X9, X9
+	VPERMILPS    $0xb1, X9, X8
+	VMINPS       X8, X9, X9
+	VBROADCASTSS X9, Y8
+	VCMPPS       $0x00, Y8, Y7, Y9
+	VMOVMSKPS    Y9, BX
+	VCMPPS       $0x00, Y8, Y6, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y4, Y1, Y5
-	VMOVMSKPS    Y5, SI
+	VCMPPS       $0x00, Y8, Y5, Y9
+	VMOVMSKPS    Y9, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VCMPPS       $0x00, Y4, Y0, Y4
-	VMOVMSKPS    Y4, SI
-	SHLL         $0x08, BX
-	ORL          SI, BX
-	BSFL         BX, BX
-	VBROADCASTSS (CX)(BX*4), Y4
-	VMAXPS       Y0, Y1, Y5
-	VMAXPS       Y2, Y3, Y6
-	VMAXPS       Y5, Y6, Y5
-	VMOVAPS      Y5, Y5
-	VEXTRACTF128 $0x01, Y5, X6
-	VMAXPS       X6, X5, X6
-	VPERMILPS    $0x4e, X6, X5
-	VMAXPS       X5, X6, X6
-	VPERMILPS    $0xb1, X6, X5
-	VMAXPS       X5, X6, X6
-	VBROADCASTSS X6, Y5
-	VCMPPS       $0x00, Y5, Y3, Y6
-	VMOVMSKPS    Y6, BX
-	VCMPPS       $0x00, Y5, Y2, Y6
-	VMOVMSKPS    Y6, SI
-	SHLL         $0x08, BX
-	ORL          SI, BX
-	VCMPPS       $0x00, Y5, Y1, Y6
-	VMOVMSKPS    Y6, SI
-	SHLL         $0x08, BX
-	ORL          SI, BX
-	VCMPPS       $0x00, Y5, Y0, Y5
-	VMOVMSKPS    Y5, SI
+	VCMPPS       $0x00, Y8, Y4, Y8
+	VMOVMSKPS    Y8, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
 	BSFL         BX, BX
-	VBROADCASTSS (CX)(BX*4), Y5
-	VSUBPS       Y4, Y5, Y5
-	VBROADCASTSS const41f80000<>+0(SB), Y6
-	VDIVPS       Y6, Y5, Y5
-	VCVTPS2PH    $0x00, X5, X6
-	VPEXTRW      $0x00, X6, (AX)
-	VCVTPS2PH    $0x00, X4, X6
-	VPEXTRW      $0x00, X6, 2(AX)
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x04, Y6, Y5, Y6
-	VBROADCASTSS const3f800000<>+0(SB), Y7
-	VDIVPS       Y5, Y7, Y5
-	VPAND        Y5, Y6, Y5
-	VBROADCASTSS const3f000000<>+0(SB), Y6
-	VBROADCASTSS const0000001f<>+0(SB), Y7
-	VSUBPS       Y4, Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VADDPS       Y6, Y0, Y0
-	VCVTTPS2DQ   Y0, Y0
-	VPMINSD      Y7, Y0, Y0
-	VSUBPS       Y4, Y1, Y1
-	VMULPS       Y5, Y1, Y1
-	VADDPS       Y6, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VPMINSD      Y7, Y1, Y1
-	VSUBPS       Y4, Y2, Y2
-	VMULPS       Y5, Y2, Y2
-	VADDPS       Y6, Y2, Y2
-	VCVTTPS2DQ   Y2, Y2
-	VPMINSD      Y7, Y2, Y2
-	VSUBPS       Y4, Y3, Y3
-	VMULPS       Y5, Y3, Y3
-	VADDPS       Y6, Y3, Y3
-	VCVTTPS2DQ   Y3, Y3
-	VPMINSD      Y7, Y3, Y3
-	VPSLLD       $0x1b, Y3, Y4
-	VMOVMSKPS    Y4, BX
-	VPSLLD       $0x1b, Y2, Y4
-	VMOVMSKPS    Y4, SI
+	VBROADCASTSS (CX)(BX*4), Y8
+	VMAXPS       Y4, Y5, Y9
+	VMAXPS       Y6, Y7, Y10
+	VMAXPS       Y9, Y10, Y9
+	VMOVAPS      Y9, Y9
+	VEXTRACTF128 $0x01, Y9, X10
+	VMAXPS       X10, X9, X10
+	VPERMILPS    $0x4e, X10, X9
+	VMAXPS       X9, X10, X10
+	VPERMILPS    $0xb1, X10, X9
+	VMAXPS       X9, X10, X10
+	VBROADCASTSS X10, Y9
+	VCMPPS       $0x00, Y9, Y7, Y10
+	VMOVMSKPS    Y10, BX
+	VCMPPS       $0x00, Y9, Y6, Y10
+	VMOVMSKPS    Y10, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VPSLLD       $0x1b, Y1, Y4
-	VMOVMSKPS    Y4, SI
+	VCMPPS       $0x00, Y9, Y5, Y10
+	VMOVMSKPS    Y10, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
-	VPSLLD       $0x1b, Y0, Y4
-	VMOVMSKPS    Y4, SI
+	VCMPPS       $0x00, Y9, Y4, Y9
+	VMOVMSKPS    Y9, SI
+	SHLL         $0x08, BX
+	ORL          SI, BX
+	BSFL         BX, BX
+	VBROADCASTSS (CX)(BX*4), Y9
+	VSUBPS       Y8, Y9, Y9
+	VDIVSS       X1, X9, X9
+	VCVTPS2PH    $0x00, X9, X10
+	VPEXTRW      $0x00, X10, (AX)
+	VCVTPS2PH    $0x00, X8, X10
+	VPEXTRW      $0x00, X10, 2(AX)
+	VXORPS       X10, X10, X10
+	VCMPPS       $0x04, X10, X9, X10
+	VDIVSS       X9, X0, X9
+	VANDPS       X10, X9, X9
+	VBROADCASTSS X9, Y9
+	VSUBPS       Y8, Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VPMINSD      Y3, Y4, Y4
+	VSUBPS       Y8, Y5, Y5
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VPMINSD      Y3, Y5, Y5
+	VSUBPS       Y8, Y6, Y6
+	VMULPS       Y9, Y6, Y6
+	VADDPS       Y2, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPMINSD      Y3, Y6, Y6
+	VSUBPS       Y8, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y2, Y7, Y7
+	VCVTTPS2DQ   Y7, Y7
+	VPMINSD      Y3, Y7, Y7
+	VPSLLD       $0x1b, Y7, Y8
+	VMOVMSKPS    Y8, BX
+	VPSLLD       $0x1b, Y6, Y8
+	VMOVMSKPS    Y8, SI
+	SHLL         $0x08, BX
+	ORL          SI, BX
+	VPSLLD       $0x1b, Y5, Y8
+	VMOVMSKPS    Y8, SI
+	SHLL         $0x08, BX
+	ORL          SI, BX
+	VPSLLD       $0x1b, Y4, Y8
+	VMOVMSKPS    Y8, SI
 	SHLL         $0x08, BX
 	ORL          SI, BX
 	MOVL         BX, 4(AX)
-	VBROADCASTSS const0000000f<>+0(SB), Y4
-	VPAND        Y4, Y0, Y0
-	VPAND        Y4, Y2, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y0, Y0
-	VPAND        Y4, Y1, Y1
-	VPAND        Y4, Y3, Y2
-	VPSLLD       $0x04, Y2, Y2
-	VPOR         Y2, Y1, Y1
-	VPACKUSDW    Y1, Y0, Y0
-	VPERMQ       $0xd8, Y0, Y0
-	VEXTRACTI128 $0x01, Y0, X1
-	VPACKUSWB    X1, X0, X1
-	VMOVDQU      X1, 8(AX)
+	VBROADCASTSS const0000000f<>+0(SB), Y8
+	VPAND        Y8, Y4, Y4
+	VPAND        Y8, Y6, Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VPAND        Y8, Y5, Y5
+	VPAND        Y8, Y7, Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VPACKUSDW    Y5, Y4, Y4
+	VPERMQ       $0xd8, Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKUSWB    X5, X4, X5
+	VMOVDQU      X5, 8(AX)
 	ADDQ         $0x80, CX
 	ADDQ         $0x18, AX
 	DECQ         DX

@@ -13,12 +13,12 @@ TEXT ·signsAVX512(SB), $0-41
 	MOVQ   w+24(FP), BX
 	MOVQ   n+32(FP), SI
 	SHLQ   $0x06, SI
-	VPXORD Z0, Z0, Z0
+	VXORPS Z0, Z0, Z0
 	MOVQ   $0x00000000, DI
 
 group:
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
 	VMOVUPS      (DX)(DI*1), Z3
 	VCMPPS       $0x11, Z0, Z3, K1
 	VPMOVM2D     K1, Z4
@@ -156,72 +156,72 @@ group:
 	VMOVAPS      Z5, K1, Z4
 	VBROADCASTSS const00000080<>+0(SB), Z4
 	VMOVAPS      Z4, K1, Z3
-	VPANDD       Z2, Z3, Z3
-	VPXORD       Z3, Z1, Z1
-	VBROADCASTSS const00000001<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      (AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, (AX)(DI*1)
-	VBROADCASTSS const00000002<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      64(AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, 64(AX)(DI*1)
-	VBROADCASTSS const00000004<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      128(AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, 128(AX)(DI*1)
-	VBROADCASTSS const00000008<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      192(AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, 192(AX)(DI*1)
-	VBROADCASTSS const00000010<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      256(AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, 256(AX)(DI*1)
-	VBROADCASTSS const00000020<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      320(AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, 320(AX)(DI*1)
-	VBROADCASTSS const00000040<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
-	VPMOVM2D     K1, Z4
-	VMOVUPS      384(AX)(DI*1), Z5
-	VBROADCASTSS const80000000<>+0(SB), Z6
-	VPANDD       Z6, Z4, Z4
-	VPXORD       Z4, Z5, Z5
-	VMOVUPS      Z5, 384(AX)(DI*1)
-	VBROADCASTSS const00000080<>+0(SB), Z4
-	VPCMPEQD     Z4, Z3, K1
+	VPANDD       Z2, Z3, Z2
+	VPXORD       Z2, Z1, Z1
+	VBROADCASTSS const00000001<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
 	VPMOVM2D     K1, Z3
-	VMOVUPS      448(AX)(DI*1), Z4
+	VMOVUPS      (AX)(DI*1), Z4
 	VBROADCASTSS const80000000<>+0(SB), Z5
 	VPANDD       Z5, Z3, Z3
 	VPXORD       Z3, Z4, Z4
-	VMOVUPS      Z4, 448(AX)(DI*1)
+	VMOVUPS      Z4, (AX)(DI*1)
+	VBROADCASTSS const00000002<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z3
+	VMOVUPS      64(AX)(DI*1), Z4
+	VBROADCASTSS const80000000<>+0(SB), Z5
+	VPANDD       Z5, Z3, Z3
+	VPXORD       Z3, Z4, Z4
+	VMOVUPS      Z4, 64(AX)(DI*1)
+	VBROADCASTSS const00000004<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z3
+	VMOVUPS      128(AX)(DI*1), Z4
+	VBROADCASTSS const80000000<>+0(SB), Z5
+	VPANDD       Z5, Z3, Z3
+	VPXORD       Z3, Z4, Z4
+	VMOVUPS      Z4, 128(AX)(DI*1)
+	VBROADCASTSS const00000008<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z3
+	VMOVUPS      192(AX)(DI*1), Z4
+	VBROADCASTSS const80000000<>+0(SB), Z5
+	VPANDD       Z5, Z3, Z3
+	VPXORD       Z3, Z4, Z4
+	VMOVUPS      Z4, 192(AX)(DI*1)
+	VBROADCASTSS const00000010<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z3
+	VMOVUPS      256(AX)(DI*1), Z4
+	VBROADCASTSS const80000000<>+0(SB), Z5
+	VPANDD       Z5, Z3, Z3
+	VPXORD       Z3, Z4, Z4
+	VMOVUPS      Z4, 256(AX)(DI*1)
+	VBROADCASTSS const00000020<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z3
+	VMOVUPS      320(AX)(DI*1), Z4
+	VBROADCASTSS const80000000<>+0(SB), Z5
+	VPANDD       Z5, Z3, Z3
+	VPXORD       Z3, Z4, Z4
+	VMOVUPS      Z4, 320(AX)(DI*1)
+	VBROADCASTSS const00000040<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z3
+	VMOVUPS      384(AX)(DI*1), Z4
+	VBROADCASTSS const80000000<>+0(SB), Z5
+	VPANDD       Z5, Z3, Z3
+	VPXORD       Z3, Z4, Z4
+	VMOVUPS      Z4, 384(AX)(DI*1)
+	VBROADCASTSS const00000080<>+0(SB), Z3
+	VPCMPEQD     Z3, Z2, K1
+	VPMOVM2D     K1, Z2
+	VMOVUPS      448(AX)(DI*1), Z3
+	VBROADCASTSS const80000000<>+0(SB), Z4
+	VPANDD       Z4, Z2, Z2
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 448(AX)(DI*1)
 
 store:
 	VPMOVDB Z1, (CX)
@@ -307,12 +307,12 @@ row:
 	RET
 
 // func rowPeakAVX512(peak *float32, x *float32, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·rowPeakAVX512(SB), $0-24
 	MOVQ         x+8(FP), AX
 	MOVQ         n+16(FP), CX
 	SHLQ         $0x06, CX
-	VPXORD       Z0, Z0, Z0
+	VXORPS       Z0, Z0, Z0
 	VBROADCASTSS const7fffffff<>+0(SB), Z1
 	MOVQ         $0x00000000, DX
 
@@ -351,9 +351,9 @@ row:
 	RET
 
 // func betterAVX512(scale *float32, best *float32, bestWords *uint32, bestLevels *uint32, a *float32, b *float32, words *uint32, levels *uint32, groups int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·betterAVX512(SB), $0-72
-	VPXORD   Z0, Z0, Z0
+	VXORPS   Z0, Z0, Z0
 	MOVQ     a+32(FP), AX
 	VMOVUPS  (AX), Z1
 	MOVQ     b+40(FP), AX
@@ -405,7 +405,7 @@ none:
 	RET
 
 // func levels2AVX512(words *uint32, scale *float32, x *float32, peak *float32, n int, numerator float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·levels2AVX512(SB), $0-44
 	MOVQ         words+0(FP), AX
 	MOVQ         x+16(FP), CX
@@ -414,92 +414,92 @@ TEXT ·levels2AVX512(SB), $0-44
 	MOVSS        numerator+40(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         peak+24(FP), BX
-	VMOVUPS      (BX), Z3
-	VDIVPS       Z3, Z0, Z0
-	VBROADCASTSS const3f800000<>+0(SB), Z3
-	VDIVPS       Z0, Z3, Z4
+	VMOVUPS      (BX), Z1
+	VDIVPS       Z1, Z0, Z0
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VDIVPS       Z0, Z1, Z2
 	MOVQ         scale+8(FP), BX
-	VMOVUPS      Z4, (BX)
-	VBROADCASTSS const3f000000<>+0(SB), Z4
-	VBROADCASTSS const40000000<>+0(SB), Z5
-	VPXORD       Z1, Z1, Z1
+	VMOVUPS      Z2, (BX)
+	VBROADCASTSS const3f000000<>+0(SB), Z2
+	VBROADCASTSS const40000000<>+0(SB), Z3
+	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 group:
-	VPXORD      Z2, Z2, Z2
+	VXORPS      Z5, Z5, Z5
 	VMULPS      (CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x00, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      64(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x02, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      128(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x04, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      192(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x06, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      256(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x08, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      320(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x0a, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      384(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x0c, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      448(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x0e, Z6, Z6
-	VPORD       Z6, Z2, Z2
-	VMOVUPS     Z2, (AX)
+	VPORD       Z6, Z5, Z5
+	VMOVUPS     Z5, (AX)
 	ADDQ        $0x40, AX
 	ADDQ        $0x000001c0, BX
 	ADDQ        $0x40, BX
@@ -518,7 +518,7 @@ DATA const40000000<>+0(SB)/4, $0x40000000
 GLOBL const40000000<>(SB), RODATA|NOPTR, $4
 
 // func levels3AVX512(words *uint32, scale *float32, x *float32, peak *float32, n int, numerator float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·levels3AVX512(SB), $0-44
 	MOVQ         words+0(FP), AX
 	MOVQ         x+16(FP), CX
@@ -527,56 +527,56 @@ TEXT ·levels3AVX512(SB), $0-44
 	MOVSS        numerator+40(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         peak+24(FP), BX
-	VMOVUPS      (BX), Z3
-	VDIVPS       Z3, Z0, Z0
-	VBROADCASTSS const3f800000<>+0(SB), Z3
-	VDIVPS       Z0, Z3, Z4
+	VMOVUPS      (BX), Z1
+	VDIVPS       Z1, Z0, Z0
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VDIVPS       Z0, Z1, Z2
 	MOVQ         scale+8(FP), BX
-	VMOVUPS      Z4, (BX)
-	VBROADCASTSS const3f000000<>+0(SB), Z4
-	VBROADCASTSS const40e00000<>+0(SB), Z5
-	VPXORD       Z1, Z1, Z1
+	VMOVUPS      Z2, (BX)
+	VBROADCASTSS const3f000000<>+0(SB), Z2
+	VBROADCASTSS const40e00000<>+0(SB), Z3
+	VXORPS       Z4, Z4, Z4
 	MOVQ         $0x00000000, BX
 
 group:
-	VPXORD      Z2, Z2, Z2
+	VXORPS      Z5, Z5, Z5
 	VMULPS      (CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x00, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      64(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x03, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      128(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x06, Z6, Z6
-	VPORD       Z6, Z2, Z2
+	VPORD       Z6, Z5, Z5
 	VMULPS      192(CX)(BX*1), Z0, Z6
-	VSUBPS      Z3, Z6, Z6
-	VMULPS      Z6, Z4, Z6
+	VSUBPS      Z1, Z6, Z6
+	VMULPS      Z6, Z2, Z6
 	VRNDSCALEPS $0x08, Z6, Z6
-	VMAXPS      Z6, Z1, Z6
-	VMINPS      Z6, Z5, Z6
+	VPMAXSD     Z4, Z6, Z6
+	VPMINSD     Z3, Z6, Z6
 	VCVTTPS2DQ  Z6, Z6
 	VPSLLD      $0x09, Z6, Z6
-	VPORD       Z6, Z2, Z2
-	VMOVUPS     Z2, (AX)
+	VPORD       Z6, Z5, Z5
+	VMOVUPS     Z5, (AX)
 	ADDQ        $0x40, AX
 	ADDQ        $0x000000c0, BX
 	ADDQ        $0x40, BX
@@ -589,7 +589,7 @@ DATA const40e00000<>+0(SB)/4, $0x40e00000
 GLOBL const40e00000<>(SB), RODATA|NOPTR, $4
 
 // func wordFit2AVX512(a *float32, b *float32, w *float32, wx *float32, words *uint32, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·wordFit2AVX512(SB), $0-48
 	MOVQ    w+16(FP), AX
 	MOVQ    wx+24(FP), CX
@@ -597,8 +597,8 @@ TEXT ·wordFit2AVX512(SB), $0-48
 	MOVQ    n+40(FP), BX
 	SHLQ    $0x06, BX
 	VMOVUPS odd2<>+0(SB), Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
 	MOVQ    $0x00000000, SI
 
 group:
@@ -689,7 +689,7 @@ DATA odd2<>+60(SB)/4, $(7.0)
 GLOBL odd2<>(SB), RODATA|NOPTR, $64
 
 // func wordFit3AVX512(a *float32, b *float32, w *float32, wx *float32, words *uint32, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·wordFit3AVX512(SB), $0-48
 	MOVQ    w+16(FP), AX
 	MOVQ    wx+24(FP), CX
@@ -697,8 +697,8 @@ TEXT ·wordFit3AVX512(SB), $0-48
 	MOVQ    n+40(FP), BX
 	SHLQ    $0x06, BX
 	VMOVUPS odd3<>+0(SB), Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
+	VXORPS  Z1, Z1, Z1
+	VXORPS  Z2, Z2, Z2
 	MOVQ    $0x00000000, SI
 
 group:
@@ -1212,8 +1212,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x00, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1221,8 +1221,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x02, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1230,8 +1230,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x04, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1239,8 +1239,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x06, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1248,8 +1248,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x08, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1257,8 +1257,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x0a, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1266,8 +1266,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x0c, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1275,8 +1275,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x0e, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1326,8 +1326,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x00, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1335,8 +1335,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x03, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1344,8 +1344,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x06, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1353,8 +1353,8 @@ group:
 	VSUBPS     Y1, Y6, Y6
 	VMULPS     Y6, Y2, Y6
 	VROUNDPS   $0x08, Y6, Y6
-	VMAXPS     Y6, Y4, Y6
-	VMINPS     Y6, Y3, Y6
+	VPMAXSD    Y4, Y6, Y6
+	VPMINSD    Y3, Y6, Y6
 	VCVTTPS2DQ Y6, Y6
 	VPSLLD     $0x09, Y6, Y6
 	VPOR       Y6, Y5, Y5
@@ -1530,86 +1530,88 @@ group:
 
 // func nearest2AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 // Requires: AVX, AVX2
-TEXT ·nearest2AVX2(SB), $2048-88
-	MOVQ words+0(FP), AX
-	MOVQ levels+8(FP), CX
-	MOVQ x+16(FP), DX
-	MOVQ v+24(FP), BX
-	MOVQ groups+40(FP), SI
-	SHLQ $0x06, SI
-	ADDQ CX, SI
+TEXT ·nearest2AVX2(SB), $2112-88
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	MOVQ words+0(FP), CX
+	MOVQ levels+8(FP), DX
+	MOVQ x+16(FP), BX
+	MOVQ v+24(FP), SI
+	MOVQ groups+40(FP), DI
+	SHLQ $0x06, DI
+	ADDQ DX, DI
 
 group:
-	XORQ DI, DI
+	XORQ R8, R8
 
 lane:
-	MOVL           (CX)(DI*4), R8
-	MOVQ           index+64(FP), R9
-	MOVWQSX        (R9)(R8*2), R9
-	TESTQ          R9, R9
+	MOVL           (DX)(R8*4), R9
+	MOVQ           index+64(FP), R10
+	MOVWQSX        (R10)(R9*2), R10
+	TESTQ          R10, R10
 	JGE            found
-	NOTQ           R9
-	MOVQ           start+72(FP), R8
-	MOVLQSX        (R8)(R9*4), R10
-	MOVLQSX        4(R8)(R9*4), R8
-	MOVQ           list+80(FP), R9
-	LEAQ           (R9)(R10*2), R10
-	LEAQ           (R9)(R8*2), R8
-	MOVQ           scale+32(FP), R9
-	MOVQ           values+48(FP), R11
-	MOVQ           stride+56(FP), R12
-	IMULQ          DI, R12
-	VBROADCASTF128 (R11)(R12*4), Y0
-	VBROADCASTSS   (R9)(DI*4), Y1
+	NOTQ           R10
+	MOVQ           start+72(FP), R9
+	MOVLQSX        (R9)(R10*4), R11
+	MOVLQSX        4(R9)(R10*4), R9
+	MOVQ           list+80(FP), R10
+	LEAQ           (R10)(R11*2), R11
+	LEAQ           (R10)(R9*2), R9
+	MOVQ           scale+32(FP), R10
+	MOVQ           values+48(FP), R12
+	MOVQ           stride+56(FP), R13
+	IMULQ          R8, R13
+	VBROADCASTF128 (R12)(R13*4), Y0
+	VBROADCASTSS   (R10)(R8*4), Y1
 	VMULPS         Y0, Y1, Y0
-	VBROADCASTSS   (DX)(DI*4), Y1
+	VBROADCASTSS   (BX)(R8*4), Y1
 	VSUBPS         Y1, Y0, Y1
-	VBROADCASTSS   (BX)(DI*4), Y2
+	VBROADCASTSS   (SI)(R8*4), Y2
 	VMULPS         Y1, Y2, Y2
 	VMULPS         Y1, Y2, Y1
-	VBROADCASTSS   64(DX)(DI*4), Y2
+	VBROADCASTSS   64(BX)(R8*4), Y2
 	VSUBPS         Y2, Y0, Y2
-	VBROADCASTSS   64(BX)(DI*4), Y3
+	VBROADCASTSS   64(SI)(R8*4), Y3
 	VMULPS         Y2, Y3, Y3
 	VMULPS         Y2, Y3, Y2
-	VBROADCASTSS   128(DX)(DI*4), Y3
+	VBROADCASTSS   128(BX)(R8*4), Y3
 	VSUBPS         Y3, Y0, Y3
-	VBROADCASTSS   128(BX)(DI*4), Y4
+	VBROADCASTSS   128(SI)(R8*4), Y4
 	VMULPS         Y3, Y4, Y4
 	VMULPS         Y3, Y4, Y3
-	VBROADCASTSS   192(DX)(DI*4), Y4
+	VBROADCASTSS   192(BX)(R8*4), Y4
 	VSUBPS         Y4, Y0, Y4
-	VBROADCASTSS   192(BX)(DI*4), Y5
+	VBROADCASTSS   192(SI)(R8*4), Y5
 	VMULPS         Y4, Y5, Y5
 	VMULPS         Y4, Y5, Y4
-	VBROADCASTSS   256(DX)(DI*4), Y5
+	VBROADCASTSS   256(BX)(R8*4), Y5
 	VSUBPS         Y5, Y0, Y5
-	VBROADCASTSS   256(BX)(DI*4), Y6
+	VBROADCASTSS   256(SI)(R8*4), Y6
 	VMULPS         Y5, Y6, Y6
 	VMULPS         Y5, Y6, Y5
-	VBROADCASTSS   320(DX)(DI*4), Y6
+	VBROADCASTSS   320(BX)(R8*4), Y6
 	VSUBPS         Y6, Y0, Y6
-	VBROADCASTSS   320(BX)(DI*4), Y7
+	VBROADCASTSS   320(SI)(R8*4), Y7
 	VMULPS         Y6, Y7, Y7
 	VMULPS         Y6, Y7, Y6
-	VBROADCASTSS   384(DX)(DI*4), Y7
+	VBROADCASTSS   384(BX)(R8*4), Y7
 	VSUBPS         Y7, Y0, Y7
-	VBROADCASTSS   384(BX)(DI*4), Y8
+	VBROADCASTSS   384(SI)(R8*4), Y8
 	VMULPS         Y7, Y8, Y8
 	VMULPS         Y7, Y8, Y7
-	VBROADCASTSS   448(DX)(DI*4), Y8
+	VBROADCASTSS   448(BX)(R8*4), Y8
 	VSUBPS         Y8, Y0, Y0
-	VBROADCASTSS   448(BX)(DI*4), Y8
+	VBROADCASTSS   448(SI)(R8*4), Y8
 	VMULPS         Y0, Y8, Y8
 	VMULPS         Y0, Y8, Y0
 	VBROADCASTSS   const7f800000<>+0(SB), Y8
 	VMOVUPS        Y8, Y8
-	XORQ           R9, R9
-	MOVQ           R10, R11
-	MOVQ           R10, R12
+	XORQ           R10, R10
+	MOVQ           R11, R12
+	MOVQ           R11, R13
 
 neighbours:
-	VPMOVZXWD    (R10), Y9
+	VPMOVZXWD    (R11), Y9
 	VPERMILPS    Y9, Y1, Y10
 	VPSRLD       $0x02, Y9, Y9
 	VPERMILPS    Y9, Y2, Y11
@@ -1632,11 +1634,11 @@ neighbours:
 	VPSRLD       $0x02, Y9, Y9
 	VPERMILPS    Y9, Y0, Y9
 	VADDPS       Y9, Y10, Y10
-	VMOVUPS      Y10, (SP)(R9*1)
+	VMOVUPS      Y10, (AX)(R10*1)
 	VMINPS       Y8, Y10, Y8
-	ADDQ         $0x20, R9
-	ADDQ         $0x10, R10
-	CMPQ         R10, R8
+	ADDQ         $0x20, R10
+	ADDQ         $0x10, R11
+	CMPQ         R11, R9
 	JL           neighbours
 	VEXTRACTF128 $0x01, Y8, X0
 	VMINPS       X0, X8, X8
@@ -1645,34 +1647,34 @@ neighbours:
 	VPERMILPS    $0xb1, X8, X0
 	VMINPS       X0, X8, X8
 	VBROADCASTSS X8, Y0
-	XORQ         R9, R9
+	XORQ         R10, R10
 
 scan:
-	VCMPPS    $0x00, (SP)(R9*1), Y0, Y1
-	VMOVMSKPS Y1, R10
-	ADDQ      $0x20, R9
-	ADDQ      $0x10, R11
-	TESTL     R10, R10
+	VCMPPS    $0x00, (AX)(R10*1), Y0, Y1
+	VMOVMSKPS Y1, R11
+	ADDQ      $0x20, R10
+	ADDQ      $0x10, R12
+	TESTL     R11, R11
 	JNE       hit
-	CMPQ      R11, R8
+	CMPQ      R12, R9
 	JL        scan
-	LEAQ      16(R12), R11
-	MOVL      $0x00000001, R10
+	LEAQ      16(R13), R12
+	MOVL      $0x00000001, R11
 
 hit:
-	BSFL    R10, R10
-	MOVWLZX -16(R11)(R10*2), R8
+	BSFL    R11, R11
+	MOVWLZX -16(R12)(R11*2), R9
 
 found:
-	MOVL R8, (AX)(DI*4)
-	INCQ DI
-	CMPQ DI, $0x10
+	MOVL R9, (CX)(R8*4)
+	INCQ R8
+	CMPQ R8, $0x10
 	JL   lane
-	ADDQ $0x40, AX
 	ADDQ $0x40, CX
-	ADDQ $0x00000200, DX
+	ADDQ $0x40, DX
 	ADDQ $0x00000200, BX
-	CMPQ CX, SI
+	ADDQ $0x00000200, SI
+	CMPQ DX, DI
 	JL   group
 	VZEROUPPER
 	RET
@@ -1682,66 +1684,68 @@ GLOBL const7f800000<>(SB), RODATA|NOPTR, $4
 
 // func nearest3AVX2(words *uint32, levels *uint32, x *float32, v *float32, scale *float32, groups int, values *float32, stride int, index *int16, start *int32, list *uint16)
 // Requires: AVX, AVX2
-TEXT ·nearest3AVX2(SB), $2048-88
-	MOVQ words+0(FP), AX
-	MOVQ levels+8(FP), CX
-	MOVQ x+16(FP), DX
-	MOVQ v+24(FP), BX
-	MOVQ groups+40(FP), SI
-	SHLQ $0x06, SI
-	ADDQ CX, SI
+TEXT ·nearest3AVX2(SB), $2112-88
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	MOVQ words+0(FP), CX
+	MOVQ levels+8(FP), DX
+	MOVQ x+16(FP), BX
+	MOVQ v+24(FP), SI
+	MOVQ groups+40(FP), DI
+	SHLQ $0x06, DI
+	ADDQ DX, DI
 
 group:
-	XORQ DI, DI
+	XORQ R8, R8
 
 lane:
-	MOVL         (CX)(DI*4), R8
-	MOVQ         index+64(FP), R9
-	MOVWQSX      (R9)(R8*2), R9
-	TESTQ        R9, R9
+	MOVL         (DX)(R8*4), R9
+	MOVQ         index+64(FP), R10
+	MOVWQSX      (R10)(R9*2), R10
+	TESTQ        R10, R10
 	JGE          found
-	NOTQ         R9
-	MOVQ         start+72(FP), R8
-	MOVLQSX      (R8)(R9*4), R10
-	MOVLQSX      4(R8)(R9*4), R8
-	MOVQ         list+80(FP), R9
-	LEAQ         (R9)(R10*2), R10
-	LEAQ         (R9)(R8*2), R8
-	MOVQ         scale+32(FP), R9
-	MOVQ         values+48(FP), R11
-	MOVQ         stride+56(FP), R12
-	IMULQ        DI, R12
-	VMOVUPS      (R11)(R12*4), Y0
-	VBROADCASTSS (R9)(DI*4), Y1
+	NOTQ         R10
+	MOVQ         start+72(FP), R9
+	MOVLQSX      (R9)(R10*4), R11
+	MOVLQSX      4(R9)(R10*4), R9
+	MOVQ         list+80(FP), R10
+	LEAQ         (R10)(R11*2), R11
+	LEAQ         (R10)(R9*2), R9
+	MOVQ         scale+32(FP), R10
+	MOVQ         values+48(FP), R12
+	MOVQ         stride+56(FP), R13
+	IMULQ        R8, R13
+	VMOVUPS      (R12)(R13*4), Y0
+	VBROADCASTSS (R10)(R8*4), Y1
 	VMULPS       Y0, Y1, Y0
-	VBROADCASTSS (DX)(DI*4), Y1
+	VBROADCASTSS (BX)(R8*4), Y1
 	VSUBPS       Y1, Y0, Y1
-	VBROADCASTSS (BX)(DI*4), Y2
+	VBROADCASTSS (SI)(R8*4), Y2
 	VMULPS       Y1, Y2, Y2
 	VMULPS       Y1, Y2, Y1
-	VBROADCASTSS 64(DX)(DI*4), Y2
+	VBROADCASTSS 64(BX)(R8*4), Y2
 	VSUBPS       Y2, Y0, Y2
-	VBROADCASTSS 64(BX)(DI*4), Y3
+	VBROADCASTSS 64(SI)(R8*4), Y3
 	VMULPS       Y2, Y3, Y3
 	VMULPS       Y2, Y3, Y2
-	VBROADCASTSS 128(DX)(DI*4), Y3
+	VBROADCASTSS 128(BX)(R8*4), Y3
 	VSUBPS       Y3, Y0, Y3
-	VBROADCASTSS 128(BX)(DI*4), Y4
+	VBROADCASTSS 128(SI)(R8*4), Y4
 	VMULPS       Y3, Y4, Y4
 	VMULPS       Y3, Y4, Y3
-	VBROADCASTSS 192(DX)(DI*4), Y4
+	VBROADCASTSS 192(BX)(R8*4), Y4
 	VSUBPS       Y4, Y0, Y0
-	VBROADCASTSS 192(BX)(DI*4), Y4
+	VBROADCASTSS 192(SI)(R8*4), Y4
 	VMULPS       Y0, Y4, Y4
 	VMULPS       Y0, Y4, Y0
 	VBROADCASTSS const7f800000<>+0(SB), Y4
 	VMOVUPS      Y4, Y4
-	XORQ         R9, R9
-	MOVQ         R10, R11
-	MOVQ         R10, R12
+	XORQ         R10, R10
+	MOVQ         R11, R12
+	MOVQ         R11, R13
 
 neighbours:
-	VPMOVZXWD    (R10), Y5
+	VPMOVZXWD    (R11), Y5
 	VPERMPS      Y1, Y5, Y6
 	VPSRLD       $0x03, Y5, Y5
 	VPERMPS      Y2, Y5, Y7
@@ -1752,11 +1756,11 @@ neighbours:
 	VPSRLD       $0x03, Y5, Y5
 	VPERMPS      Y0, Y5, Y5
 	VADDPS       Y5, Y6, Y6
-	VMOVUPS      Y6, (SP)(R9*1)
+	VMOVUPS      Y6, (AX)(R10*1)
 	VMINPS       Y4, Y6, Y4
-	ADDQ         $0x20, R9
-	ADDQ         $0x10, R10
-	CMPQ         R10, R8
+	ADDQ         $0x20, R10
+	ADDQ         $0x10, R11
+	CMPQ         R11, R9
 	JL           neighbours
 	VEXTRACTF128 $0x01, Y4, X0
 	VMINPS       X0, X4, X4
@@ -1765,34 +1769,34 @@ neighbours:
 	VPERMILPS    $0xb1, X4, X0
 	VMINPS       X0, X4, X4
 	VBROADCASTSS X4, Y0
-	XORQ         R9, R9
+	XORQ         R10, R10
 
 scan:
-	VCMPPS    $0x00, (SP)(R9*1), Y0, Y1
-	VMOVMSKPS Y1, R10
-	ADDQ      $0x20, R9
-	ADDQ      $0x10, R11
-	TESTL     R10, R10
+	VCMPPS    $0x00, (AX)(R10*1), Y0, Y1
+	VMOVMSKPS Y1, R11
+	ADDQ      $0x20, R10
+	ADDQ      $0x10, R12
+	TESTL     R11, R11
 	JNE       hit
-	CMPQ      R11, R8
+	CMPQ      R12, R9
 	JL        scan
-	LEAQ      16(R12), R11
-	MOVL      $0x00000001, R10
+	LEAQ      16(R13), R12
+	MOVL      $0x00000001, R11
 
 hit:
-	BSFL    R10, R10
-	MOVWLZX -16(R11)(R10*2), R8
+	BSFL    R11, R11
+	MOVWLZX -16(R12)(R11*2), R9
 
 found:
-	MOVL R8, (AX)(DI*4)
-	INCQ DI
-	CMPQ DI, $0x10
+	MOVL R9, (CX)(R8*4)
+	INCQ R8
+	CMPQ R8, $0x10
 	JL   lane
-	ADDQ $0x40, AX
 	ADDQ $0x40, CX
-	ADDQ $0x00000100, DX
+	ADDQ $0x40, DX
 	ADDQ $0x00000100, BX
-	CMPQ CX, SI
+	ADDQ $0x00000100, SI
+	CMPQ DX, DI
 	JL   group
 	VZEROUPPER
 	RET

@@ -278,12 +278,12 @@ row:
 	RET
 
 // func rowSumAVX512(sum *float32, x *float32, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·rowSumAVX512(SB), $0-24
 	MOVQ   x+8(FP), AX
 	MOVQ   n+16(FP), CX
 	SHLQ   $0x06, CX
-	VPXORD Z0, Z0, Z0
+	VXORPS Z0, Z0, Z0
 	MOVQ   $0x00000000, DX
 
 row:
@@ -341,13 +341,13 @@ row:
 	RET
 
 // func rootWeightsAVX512(w *float32, x *float32, n int, scale float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·rootWeightsAVX512(SB), $0-28
 	MOVQ   w+0(FP), AX
 	MOVQ   x+8(FP), CX
 	MOVQ   n+16(FP), DX
 	SHLQ   $0x06, DX
-	VPXORD Z0, Z0, Z0
+	VXORPS Z0, Z0, Z0
 	MOVQ   $0x00000000, BX
 
 sum:
@@ -379,7 +379,7 @@ DATA const7fffffff<>+0(SB)/4, $0x7fffffff
 GLOBL const7fffffff<>(SB), RODATA|NOPTR, $4
 
 // func requantAVX512(codes *uint8, x *float32, n int, step *float32, minimum *float32, lo int32, hi int32, base int32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·requantAVX512(SB), $0-52
 	MOVQ         codes+0(FP), AX
 	MOVQ         x+8(FP), CX
@@ -393,30 +393,30 @@ TEXT ·requantAVX512(SB), $0-52
 	VMOVD        BX, X2
 	VPBROADCASTD X2, Z2
 	MOVL         hi+44(FP), BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         base+48(FP), BX
 	VMOVD        BX, X4
 	VPBROADCASTD X4, Z4
-	MOVL         base+48(FP), BX
-	VMOVD        BX, X5
-	VPBROADCASTD X5, Z5
-	VBROADCASTSS const4b400000<>+0(SB), Z6
-	VBROADCASTSS const007fffff<>+0(SB), Z7
-	VBROADCASTSS const00400000<>+0(SB), Z8
-	VPXORD       Z3, Z3, Z3
-	VCMPPS       $0x04, Z3, Z0, K1
+	VBROADCASTSS const4b400000<>+0(SB), Z5
+	VBROADCASTSS const007fffff<>+0(SB), Z6
+	VBROADCASTSS const00400000<>+0(SB), Z7
+	VXORPS       Z8, Z8, Z8
+	VCMPPS       $0x04, Z8, Z0, K1
 	MOVQ         $0x00000000, BX
 
 row:
-	VMOVUPS   (CX)(BX*1), Z3
-	VADDPS    Z1, Z3, Z3
-	VDIVPS    Z0, Z3, Z3
-	VADDPS    Z6, Z3, Z3
-	VPANDD    Z7, Z3, Z3
-	VPSUBD    Z8, Z3, Z3
-	VPMAXSD   Z2, Z3, Z3
-	VPMINSD   Z4, Z3, Z3
-	VPADDD    Z5, Z3, Z3
+	VMOVUPS   (CX)(BX*1), Z8
+	VADDPS    Z1, Z8, Z8
+	VDIVPS    Z0, Z8, Z8
+	VADDPS    Z5, Z8, Z8
+	VPANDD    Z6, Z8, Z8
+	VPSUBD    Z7, Z8, Z8
+	VPMAXSD   Z2, Z8, Z8
+	VPMINSD   Z3, Z8, Z8
+	VPADDD    Z4, Z8, Z8
 	VPMOVZXBD (AX), Z9
-	VMOVAPS   Z3, K1, Z9
+	VMOVAPS   Z8, K1, Z9
 	VPMOVDB   Z9, (AX)
 	ADDQ      $0x10, AX
 	ADDQ      $0x40, BX

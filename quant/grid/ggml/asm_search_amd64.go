@@ -9,12 +9,12 @@ package ggml
 //go:noescape
 func asymAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 
-// asymPairAVX512 is searchAsym in every lane of 2 sub-blocks of n rows, at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
+// asymQuadAVX512 is searchAsym in every lane of 4 sub-blocks of n rows, at most 32; sum receives Σ w. When ok is false a lane left the range of exact rounding and nothing is valid.
 //
 //go:noescape
-func asymPairAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
+func asymQuadAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 
-// symAVX512 is searchSym with weights in every lane.
+// symAVX512 is searchSym with weights in every lane; n is at most 32.
 //
 //go:noescape
 func symAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
@@ -44,7 +44,7 @@ func iq4CodesAVX512(codes *uint8, x *float32, n int, inverse *float32)
 //go:noescape
 func asymAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 
-// symAVX2 is searchSym with weights in every lane.
+// symAVX2 is searchSym with weights in every lane; n is at most 32.
 //
 //go:noescape
 func symAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)

@@ -5,284 +5,306 @@
 #include "textflag.h"
 
 // func asymAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
-// Requires: AVX, AVX512F, SSE
-TEXT ·asymAVX512(SB), $2944-81
-	MOVL         $0x00000001, AX
-	MOVQ         n+24(FP), CX
-	SHLQ         $0x06, CX
-	VPXORD       Z0, Z0, Z0
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·asymAVX512(SB), $3008-81
+	LEAQ         64(SP), AX
+	ANDQ         $-64, AX
+	MOVL         $0x00000001, CX
+	MOVQ         n+24(FP), DX
+	SHLQ         $0x06, DX
+	VXORPS       Z0, Z0, Z0
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVQ         x+8(FP), DX
-	MOVQ         w+16(FP), BX
+	MOVQ         x+8(FP), BX
+	MOVQ         w+16(FP), SI
 	KXORW        K1, K1, K1
-	VMOVUPS      (DX), Z7
-	VMOVUPS      (BX), Z8
-	VMOVAPS      Z7, Z9
-	VMULPS       Z7, Z8, Z10
-	MOVQ         $0x00000040, SI
+	KMOVW        K1, 576(AX)
+	VMOVUPS      (BX), Z2
+	VMOVUPS      (SI), Z3
+	VMOVAPS      Z2, Z4
+	VMULPS       Z2, Z3, Z5
+	MOVQ         $0x00000040, DI
 
 extremes0:
-	VMOVUPS      (DX)(SI*1), Z11
-	VMOVUPS      (BX)(SI*1), Z12
-	VMINPS       Z7, Z11, Z7
-	VMAXPS       Z9, Z11, Z9
-	VADDPS       Z12, Z8, Z8
-	VMULPS       Z11, Z12, Z11
-	VADDPS       Z11, Z10, Z10
-	ADDQ         $0x40, SI
-	CMPQ         SI, CX
+	VMOVUPS      (BX)(DI*1), Z6
+	VMOVUPS      (SI)(DI*1), Z7
+	VMINPS       Z2, Z6, Z2
+	VMAXPS       Z4, Z6, Z4
+	VADDPS       Z7, Z3, Z3
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z5, Z5
+	ADDQ         $0x40, DI
+	CMPQ         DI, DX
 	JL           extremes0
-	VMOVUPS      Z8, 128(SP)
-	VMOVUPS      Z10, 192(SP)
-	VMOVUPS      Z7, 64(SP)
-	VMINPS       Z7, Z0, Z7
-	VCMPPS       $0x12, Z7, Z9, K2
-	VMOVUPS      Z7, 512(SP)
-	VBROADCASTSS const3f800000<>+0(SB), Z8
-	VADDPS       Z8, Z7, Z8
-	VMOVAPS      Z8, K2, Z9
-	VMOVUPS      Z9, (SP)
-	VSUBPS       Z7, Z9, Z8
-	VDIVPS       Z8, Z1, Z8
-	VBROADCASTSS const3f800000<>+0(SB), Z9
-	VDIVPS       Z8, Z9, Z9
-	VMOVUPS      Z9, 320(SP)
-	VMOVUPS      Z8, 384(SP)
-	VMOVUPS      Z7, 448(SP)
-	VMOVUPS      (SP), Z10
-	VSUBPS       Z7, Z10, Z10
-	VCMPPS       $0x1a, Z0, Z10, K3
-	KORW         K3, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z11
-	VMULPS       Z10, Z8, Z10
-	VCMPPS       $0x1a, Z10, Z11, K3
-	KORW         K3, K1, K1
-	VMOVUPS      64(SP), Z10
-	VSUBPS       Z7, Z10, Z10
-	VMULPS       Z10, Z8, Z10
-	VBROADCASTSS constca742400<>+0(SB), Z11
-	VCMPPS       $0x1a, Z11, Z10, K3
-	KORW         K3, K1, K1
-	MOVQ         $0x00000000, SI
+	VMOVUPS      Z3, 128(AX)
+	VMOVUPS      Z5, 192(AX)
+	VMOVUPS      Z2, 64(AX)
+	VMINPS       Z2, Z0, Z2
+	VCMPPS       $0x12, Z2, Z4, K1
+	KMOVW        K1, 640(AX)
+	VMOVUPS      Z2, 512(AX)
+	KMOVW        640(AX), K1
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VADDPS       Z3, Z2, Z3
+	VMOVAPS      Z3, K1, Z4
+	VMOVUPS      Z4, (AX)
+	VSUBPS       Z2, Z4, Z3
+	VDIVPS       Z3, Z1, Z3
+	VBROADCASTSS const3f800000<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z4
+	VMOVUPS      Z4, 320(AX)
+	VMOVUPS      Z3, 384(AX)
+	VMOVUPS      Z2, 448(AX)
+	VMOVUPS      (AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z6
+	VMULPS       Z5, Z3, Z5
+	VCMPPS       $0x1a, Z5, Z6, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VMOVUPS      64(AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z6
+	VCMPPS       $0x1a, Z6, Z5, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	MOVQ         $0x00000000, DI
 
 initial0:
-	VMOVUPS     (DX)(SI*1), Z10
-	VSUBPS      Z7, Z10, Z10
-	VMULPS      Z10, Z8, Z10
-	VRNDSCALEPS $0x08, Z10, Z10
-	VMAXPS      Z10, Z0, Z10
-	VMINPS      Z10, Z1, Z10
-	VMOVUPS     Z10, 896(SP)(SI*1)
-	ADDQ        $0x40, SI
-	CMPQ        SI, CX
+	VMOVUPS     (BX)(DI*1), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z5, Z3, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VPMAXSD     Z0, Z5, Z5
+	VPMINSD     Z1, Z5, Z5
+	VMOVUPS     Z5, 896(AX)(DI*1)
+	ADDQ        $0x40, DI
+	CMPQ        DI, DX
 	JL          initial0
-	VPXORD      Z2, Z2, Z2
-	MOVB        abs+48(FP), SI
-	TESTB       SI, SI
+	VXORPS      Z3, Z3, Z3
+	MOVB        abs+48(FP), DI
+	TESTB       DI, DI
 	JNE         initial0Abs
-	MOVQ        $0x00000000, SI
+	MOVQ        $0x00000000, DI
 
 initial0SquareRow:
-	VMULPS 896(SP)(SI*1), Z9, Z8
-	VADDPS Z7, Z8, Z8
-	VSUBPS (DX)(SI*1), Z8, Z8
-	VMULPS Z8, Z8, Z8
-	VMULPS (BX)(SI*1), Z8, Z8
-	VADDPS Z8, Z2, Z2
-	ADDQ   $0x40, SI
-	CMPQ   SI, CX
+	VMULPS 896(AX)(DI*1), Z4, Z5
+	VADDPS Z2, Z5, Z5
+	VSUBPS (BX)(DI*1), Z5, Z5
+	VMULPS Z5, Z5, Z5
+	VMULPS (SI)(DI*1), Z5, Z5
+	VADDPS Z5, Z3, Z3
+	ADDQ   $0x40, DI
+	CMPQ   DI, DX
 	JL     initial0SquareRow
 	JMP    initial0Done
 
 initial0Abs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z8
-	MOVQ         $0x00000000, SI
+	VBROADCASTSS const7fffffff<>+0(SB), Z5
+	MOVQ         $0x00000000, DI
 
 initial0AbsRow:
-	VMULPS 896(SP)(SI*1), Z9, Z10
-	VADDPS Z7, Z10, Z10
-	VSUBPS (DX)(SI*1), Z10, Z10
-	VPANDD Z8, Z10, Z10
-	VMULPS (BX)(SI*1), Z10, Z10
-	VADDPS Z10, Z2, Z2
-	ADDQ   $0x40, SI
-	CMPQ   SI, CX
+	VMULPS 896(AX)(DI*1), Z4, Z6
+	VADDPS Z2, Z6, Z6
+	VSUBPS (BX)(DI*1), Z6, Z6
+	VPANDD Z5, Z6, Z6
+	VMULPS (SI)(DI*1), Z6, Z6
+	VADDPS Z6, Z3, Z3
+	ADDQ   $0x40, DI
+	CMPQ   DI, DX
 	JL     initial0AbsRow
 
 initial0Done:
-	VBROADCASTSS constbf800000<>+0(SB), Z8
-	VMOVAPS      Z8, K2, Z2
-	VMOVUPS      Z2, 256(SP)
-	XORL         SI, SI
-	MOVL         steps+44(FP), DI
+	KMOVW        640(AX), K1
+	VBROADCASTSS constbf800000<>+0(SB), Z4
+	VMOVAPS      Z4, K1, Z3
+	VMOVUPS      Z3, 256(AX)
+	XORL         DI, DI
+	MOVL         steps+44(FP), R8
 
 candidate:
-	VXORPS       X2, X2, X2
-	VCVTSI2SSL   SI, X2, X2
-	MOVSS        first+36(FP), X8
-	VBROADCASTSS X8, Z8
-	MOVSS        step+40(FP), X9
-	VBROADCASTSS X9, Z9
-	VBROADCASTSS X2, Z2
-	VMULPS       Z2, Z9, Z2
-	VADDPS       Z2, Z8, Z2
-	VADDPS       Z1, Z2, Z2
-	VMOVUPS      (SP), Z8
-	VSUBPS       Z7, Z8, Z8
-	VDIVPS       Z8, Z2, Z2
-	VMOVAPS      Z2, Z8
-	VMOVUPS      (SP), Z2
-	VSUBPS       Z7, Z2, Z2
-	VCMPPS       $0x1a, Z0, Z2, K3
-	KORW         K3, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z9
-	VMULPS       Z2, Z8, Z2
-	VCMPPS       $0x1a, Z2, Z9, K3
-	KORW         K3, K1, K1
-	VMOVUPS      64(SP), Z2
-	VSUBPS       Z7, Z2, Z2
-	VMULPS       Z2, Z8, Z2
-	VBROADCASTSS constca742400<>+0(SB), Z9
-	VCMPPS       $0x1a, Z9, Z2, K3
-	KORW         K3, K1, K1
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	MOVQ         $0x00000000, R8
+	VXORPS       X3, X3, X3
+	VCVTSI2SSL   DI, X3, X3
+	MOVSS        first+36(FP), X4
+	VBROADCASTSS X4, Z4
+	MOVSS        step+40(FP), X5
+	VBROADCASTSS X5, Z5
+	VBROADCASTSS X3, Z3
+	VMULPS       Z3, Z5, Z3
+	VADDPS       Z3, Z4, Z3
+	VADDPS       Z1, Z3, Z3
+	VMOVUPS      (AX), Z4
+	VSUBPS       Z2, Z4, Z4
+	VDIVPS       Z4, Z3, Z3
+	VMOVAPS      Z3, Z3
+	VMOVUPS      (AX), Z4
+	VSUBPS       Z2, Z4, Z4
+	VCMPPS       $0x1a, Z0, Z4, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z5
+	VMULPS       Z4, Z3, Z4
+	VCMPPS       $0x1a, Z4, Z5, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VMOVUPS      64(AX), Z4
+	VSUBPS       Z2, Z4, Z4
+	VMULPS       Z4, Z3, Z4
+	VBROADCASTSS constca742400<>+0(SB), Z5
+	VCMPPS       $0x1a, Z5, Z4, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	MOVQ         $0x00000000, R9
 
 fit:
-	VMOVUPS     (DX)(R8*1), Z2
-	VSUBPS      Z7, Z2, Z9
-	VMULPS      Z9, Z8, Z9
-	VRNDSCALEPS $0x08, Z9, Z9
-	VMAXPS      Z9, Z0, Z9
-	VMINPS      Z9, Z1, Z9
-	VMOVUPS     Z9, 896(SP)(R8*1)
-	VMULPS      (BX)(R8*1), Z9, Z10
-	VADDPS      Z10, Z3, Z3
-	VMULPS      Z9, Z10, Z9
+	VMOVUPS     (BX)(R9*1), Z7
+	VSUBPS      Z2, Z7, Z8
+	VMULPS      Z8, Z3, Z8
+	VRNDSCALEPS $0x08, Z8, Z8
+	VPMAXSD     Z0, Z8, Z8
+	VPMINSD     Z1, Z8, Z8
+	VMOVUPS     Z8, 896(AX)(R9*1)
+	VMULPS      (SI)(R9*1), Z8, Z9
 	VADDPS      Z9, Z4, Z4
-	VMULPS      Z2, Z10, Z2
-	VADDPS      Z2, Z5, Z5
-	ADDQ        $0x40, R8
-	CMPQ        R8, CX
+	VMULPS      Z8, Z9, Z8
+	VADDPS      Z8, Z5, Z5
+	VMULPS      Z7, Z9, Z7
+	VADDPS      Z7, Z6, Z6
+	ADDQ        $0x40, R9
+	CMPQ        R9, DX
 	JL          fit
-	VMOVUPS     128(SP), Z2
-	VMOVUPS     192(SP), Z9
-	VMULPS      Z4, Z2, Z10
-	VMULPS      Z3, Z3, Z11
-	VSUBPS      Z11, Z10, Z10
-	VMULPS      Z5, Z2, Z2
-	VMULPS      Z3, Z9, Z11
-	VSUBPS      Z11, Z2, Z2
-	VDIVPS      Z10, Z2, Z2
-	VMULPS      Z9, Z4, Z9
-	VMULPS      Z5, Z3, Z11
-	VSUBPS      Z11, Z9, Z9
-	VDIVPS      Z10, Z9, Z9
-	VCMPPS      $0x1e, Z0, Z9, K3
-	VDIVPS      Z4, Z5, Z11
-	VMOVAPS     Z11, K3, Z2
-	VMOVAPS     Z0, K3, Z9
-	VMOVUPS     Z2, 704(SP)
-	VMOVUPS     Z9, 768(SP)
-	VCMPPS      $0x1e, Z0, Z10, K3
-	VMOVUPS     704(SP), Z2
-	VMOVUPS     768(SP), Z9
-	VPXORD      Z6, Z6, Z6
-	MOVB        abs+48(FP), R8
-	TESTB       R8, R8
+	VMOVUPS     128(AX), Z7
+	VMOVUPS     192(AX), Z8
+	VMULPS      Z5, Z7, Z9
+	VMULPS      Z4, Z4, Z10
+	VSUBPS      Z10, Z9, Z9
+	VMULPS      Z6, Z7, Z7
+	VMULPS      Z4, Z8, Z10
+	VSUBPS      Z10, Z7, Z7
+	VDIVPS      Z9, Z7, Z7
+	VMULPS      Z8, Z5, Z8
+	VMULPS      Z6, Z4, Z4
+	VSUBPS      Z4, Z8, Z4
+	VDIVPS      Z9, Z4, Z4
+	VCMPPS      $0x1e, Z0, Z4, K1
+	VDIVPS      Z5, Z6, Z5
+	VMOVAPS     Z5, K1, Z7
+	VMOVAPS     Z0, K1, Z4
+	VMOVUPS     Z7, 704(AX)
+	VMOVUPS     Z4, 768(AX)
+	VCMPPS      $0x1e, Z0, Z9, K1
+	KMOVW       K1, 832(AX)
+	VMOVUPS     704(AX), Z4
+	VMOVUPS     768(AX), Z5
+	VXORPS      Z6, Z6, Z6
+	MOVB        abs+48(FP), R9
+	TESTB       R9, R9
 	JNE         candidateAbs
-	MOVQ        $0x00000000, R8
+	MOVQ        $0x00000000, R9
 
 candidateSquareRow:
-	VMULPS 896(SP)(R8*1), Z2, Z10
-	VADDPS Z9, Z10, Z10
-	VSUBPS (DX)(R8*1), Z10, Z10
-	VMULPS Z10, Z10, Z10
-	VMULPS (BX)(R8*1), Z10, Z10
-	VADDPS Z10, Z6, Z6
-	ADDQ   $0x40, R8
-	CMPQ   R8, CX
+	VMULPS 896(AX)(R9*1), Z4, Z7
+	VADDPS Z5, Z7, Z7
+	VSUBPS (BX)(R9*1), Z7, Z7
+	VMULPS Z7, Z7, Z7
+	VMULPS (SI)(R9*1), Z7, Z7
+	VADDPS Z7, Z6, Z6
+	ADDQ   $0x40, R9
+	CMPQ   R9, DX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
 candidateAbs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z10
-	MOVQ         $0x00000000, R8
+	VBROADCASTSS const7fffffff<>+0(SB), Z7
+	MOVQ         $0x00000000, R9
 
 candidateAbsRow:
-	VMULPS 896(SP)(R8*1), Z2, Z11
-	VADDPS Z9, Z11, Z11
-	VSUBPS (DX)(R8*1), Z11, Z11
-	VPANDD Z10, Z11, Z11
-	VMULPS (BX)(R8*1), Z11, Z11
-	VADDPS Z11, Z6, Z6
-	ADDQ   $0x40, R8
-	CMPQ   R8, CX
+	VMULPS 896(AX)(R9*1), Z4, Z8
+	VADDPS Z5, Z8, Z8
+	VSUBPS (BX)(R9*1), Z8, Z8
+	VPANDD Z7, Z8, Z8
+	VMULPS (SI)(R9*1), Z8, Z8
+	VADDPS Z8, Z6, Z6
+	ADDQ   $0x40, R9
+	CMPQ   R9, DX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS 256(SP), Z10
-	VCMPPS  $0x11, Z10, Z6, K4
-	KANDW   K4, K3, K3
-	VMOVUPS 256(SP), Z10
-	VMOVAPS Z6, K3, Z10
-	VMOVUPS Z10, 256(SP)
-	VMOVUPS 320(SP), Z10
-	VMOVAPS Z2, K3, Z10
-	VMOVUPS Z10, 320(SP)
-	VMOVUPS 384(SP), Z2
-	VMOVAPS Z8, K3, Z2
-	VMOVUPS Z2, 384(SP)
-	VMOVUPS 448(SP), Z2
-	VMOVAPS Z7, K3, Z2
-	VMOVUPS Z2, 448(SP)
-	VMOVAPS Z9, K3, Z7
-	INCL    SI
-	CMPL    SI, DI
+	KMOVW   832(AX), K1
+	VMOVUPS 256(AX), Z7
+	VCMPPS  $0x11, Z7, Z6, K2
+	KANDW   K2, K1, K1
+	VMOVUPS 256(AX), Z7
+	VMOVAPS Z6, K1, Z7
+	VMOVUPS Z7, 256(AX)
+	VMOVUPS 320(AX), Z6
+	VMOVAPS Z4, K1, Z6
+	VMOVUPS Z6, 320(AX)
+	VMOVUPS 384(AX), Z4
+	VMOVAPS Z3, K1, Z4
+	VMOVUPS Z4, 384(AX)
+	VMOVUPS 448(AX), Z3
+	VMOVAPS Z2, K1, Z3
+	VMOVUPS Z3, 448(AX)
+	VMOVAPS Z5, K1, Z2
+	INCL    DI
+	CMPL    DI, R8
 	JLE     candidate
-	MOVQ    codes+0(FP), BX
-	MOVQ    CX, SI
-	SHRQ    $0x02, SI
-	VMOVUPS 384(SP), Z2
-	VMOVUPS 448(SP), Z3
-	MOVQ    $0x00000000, SI
+	KMOVW   640(AX), K1
+	MOVQ    codes+0(FP), SI
+	MOVQ    DX, DI
+	SHRQ    $0x02, DI
+	VMOVUPS 384(AX), Z3
+	VMOVUPS 448(AX), Z4
+	MOVQ    $0x00000000, DI
 
 codes0:
-	VMOVUPS      (DX)(SI*1), Z4
-	VSUBPS       Z3, Z4, Z4
-	VMULPS       Z4, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVAPS      Z0, K2, Z4
-	VCVTTPS2DQ   Z4, Z4
-	VPMOVDB      Z4, (BX)
-	ADDQ         $0x10, BX
-	ADDQ         $0x40, SI
-	CMPQ         SI, CX
+	VMOVUPS      (BX)(DI*1), Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VRNDSCALEPS  $0x08, Z5, Z5
+	VPMAXSD      Z0, Z5, Z5
+	VPMINSD      Z1, Z5, Z5
+	VMOVAPS      Z0, K1, Z5
+	VCVTTPS2DQ   Z5, Z5
+	VPMOVDB      Z5, (SI)
+	ADDQ         $0x10, SI
+	ADDQ         $0x40, DI
+	CMPQ         DI, DX
 	JL           codes0
-	VMOVUPS      320(SP), Z1
-	VMOVAPS      Z0, K2, Z1
-	MOVQ         scale+56(FP), CX
-	VMOVUPS      Z1, (CX)
-	VMOVUPS      512(SP), Z0
-	VMOVAPS      Z0, K2, Z7
+	VMOVUPS      320(AX), Z1
+	VMOVAPS      Z0, K1, Z1
+	MOVQ         scale+56(FP), DX
+	VMOVUPS      Z1, (DX)
+	VMOVUPS      512(AX), Z0
+	VMOVAPS      Z0, K1, Z2
 	VBROADCASTSS const80000000<>+0(SB), Z0
-	VPXORD       Z0, Z7, Z0
-	MOVQ         minimum+64(FP), CX
-	VMOVUPS      Z0, (CX)
-	VMOVUPS      128(SP), Z0
-	MOVQ         sum+72(FP), CX
-	VMOVUPS      Z0, (CX)
+	VPXORD       Z0, Z2, Z0
+	MOVQ         minimum+64(FP), DX
+	VMOVUPS      Z0, (DX)
+	VMOVUPS      128(AX), Z0
+	MOVQ         sum+72(FP), DX
+	VMOVUPS      Z0, (DX)
+	KMOVW        576(AX), K1
 	KORTESTW     K1, K1
 	JE           fine0
-	XORL         AX, AX
+	XORL         CX, CX
 
 fine0:
-	MOVB AL, ok+80(FP)
+	MOVB CL, ok+80(FP)
 	VZEROUPPER
 	RET
 
@@ -304,1268 +326,2360 @@ GLOBL constbf800000<>(SB), RODATA|NOPTR, $4
 DATA const80000000<>+0(SB)/4, $0x80000000
 GLOBL const80000000<>(SB), RODATA|NOPTR, $4
 
-// func asymPairAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
-// Requires: AVX, AVX512F, SSE
-TEXT ·asymPairAVX512(SB), $5888-81
-	MOVL         $0x00000001, AX
-	MOVQ         n+24(FP), CX
-	SHLQ         $0x06, CX
-	VPXORD       Z0, Z0, Z0
+// func asymQuadAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·asymQuadAVX512(SB), $11840-81
+	LEAQ         64(SP), AX
+	ANDQ         $-64, AX
+	MOVL         $0x00000001, CX
+	MOVQ         n+24(FP), DX
+	SHLQ         $0x06, DX
+	VXORPS       Z0, Z0, Z0
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVQ         x+8(FP), DX
-	MOVQ         w+16(FP), BX
+	MOVQ         x+8(FP), BX
+	MOVQ         w+16(FP), SI
 	KXORW        K1, K1, K1
-	VMOVUPS      (DX), Z12
-	VMOVUPS      (BX), Z13
-	VMOVAPS      Z12, Z14
-	VMULPS       Z12, Z13, Z15
-	MOVQ         $0x00000040, SI
+	KMOVW        K1, 576(AX)
+	VMOVUPS      (BX), Z2
+	VMOVUPS      (SI), Z3
+	VMOVAPS      Z2, Z4
+	VMULPS       Z2, Z3, Z5
+	MOVQ         $0x00000040, DI
 
 extremes0:
-	VMOVUPS      (DX)(SI*1), Z16
-	VMOVUPS      (BX)(SI*1), Z17
-	VMINPS       Z12, Z16, Z12
-	VMAXPS       Z14, Z16, Z14
-	VADDPS       Z17, Z13, Z13
-	VMULPS       Z16, Z17, Z16
-	VADDPS       Z16, Z15, Z15
-	ADDQ         $0x40, SI
-	CMPQ         SI, CX
+	VMOVUPS      (BX)(DI*1), Z6
+	VMOVUPS      (SI)(DI*1), Z7
+	VMINPS       Z2, Z6, Z2
+	VMAXPS       Z4, Z6, Z4
+	VADDPS       Z7, Z3, Z3
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z5, Z5
+	ADDQ         $0x40, DI
+	CMPQ         DI, DX
 	JL           extremes0
-	VMOVUPS      Z13, 128(SP)
-	VMOVUPS      Z15, 192(SP)
-	VMOVUPS      Z12, 64(SP)
-	VMINPS       Z12, Z0, Z12
-	VCMPPS       $0x12, Z12, Z14, K2
-	VMOVUPS      Z12, 512(SP)
-	VBROADCASTSS const3f800000<>+0(SB), Z13
-	VADDPS       Z13, Z12, Z13
-	VMOVAPS      Z13, K2, Z14
-	VMOVUPS      Z14, (SP)
-	VSUBPS       Z12, Z14, Z13
-	VDIVPS       Z13, Z1, Z13
-	VBROADCASTSS const3f800000<>+0(SB), Z14
-	VDIVPS       Z13, Z14, Z14
-	VMOVUPS      Z14, 320(SP)
-	VMOVUPS      Z13, 384(SP)
-	VMOVUPS      Z12, 448(SP)
-	VMOVUPS      (SP), Z15
-	VSUBPS       Z12, Z15, Z15
-	VCMPPS       $0x1a, Z0, Z15, K3
-	KORW         K3, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z16
-	VMULPS       Z15, Z13, Z15
-	VCMPPS       $0x1a, Z15, Z16, K3
-	KORW         K3, K1, K1
-	VMOVUPS      64(SP), Z15
-	VSUBPS       Z12, Z15, Z15
-	VMULPS       Z15, Z13, Z15
-	VBROADCASTSS constca742400<>+0(SB), Z16
-	VCMPPS       $0x1a, Z16, Z15, K3
-	KORW         K3, K1, K1
-	MOVQ         $0x00000000, SI
+	VMOVUPS      Z3, 128(AX)
+	VMOVUPS      Z5, 192(AX)
+	VMOVUPS      Z2, 64(AX)
+	VMINPS       Z2, Z0, Z2
+	VCMPPS       $0x12, Z2, Z4, K1
+	KMOVW        K1, 640(AX)
+	VMOVUPS      Z2, 512(AX)
+	KMOVW        640(AX), K1
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VADDPS       Z3, Z2, Z3
+	VMOVAPS      Z3, K1, Z4
+	VMOVUPS      Z4, (AX)
+	VSUBPS       Z2, Z4, Z3
+	VDIVPS       Z3, Z1, Z3
+	VBROADCASTSS const3f800000<>+0(SB), Z4
+	VDIVPS       Z3, Z4, Z4
+	VMOVUPS      Z4, 320(AX)
+	VMOVUPS      Z3, 384(AX)
+	VMOVUPS      Z2, 448(AX)
+	VMOVUPS      (AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K1
+	KMOVW        576(AX), K5
+	KORW         K1, K5, K5
+	KMOVW        K5, 576(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z6
+	VMULPS       Z5, Z3, Z5
+	VCMPPS       $0x1a, Z5, Z6, K1
+	KMOVW        576(AX), K5
+	KORW         K1, K5, K5
+	KMOVW        K5, 576(AX)
+	VMOVUPS      64(AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z6
+	VCMPPS       $0x1a, Z6, Z5, K1
+	KMOVW        576(AX), K5
+	KORW         K1, K5, K5
+	KMOVW        K5, 576(AX)
+	MOVQ         $0x00000000, DI
 
 initial0:
-	VMOVUPS     (DX)(SI*1), Z15
-	VSUBPS      Z12, Z15, Z15
-	VMULPS      Z15, Z13, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 896(SP)(SI*1)
-	ADDQ        $0x40, SI
-	CMPQ        SI, CX
+	VMOVUPS     (BX)(DI*1), Z5
+	VSUBPS      Z2, Z5, Z5
+	VMULPS      Z5, Z3, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VPMAXSD     Z0, Z5, Z5
+	VPMINSD     Z1, Z5, Z5
+	VMOVUPS     Z5, 896(AX)(DI*1)
+	ADDQ        $0x40, DI
+	CMPQ        DI, DX
 	JL          initial0
-	VPXORD      Z2, Z2, Z2
-	MOVB        abs+48(FP), SI
-	TESTB       SI, SI
+	VXORPS      Z3, Z3, Z3
+	MOVB        abs+48(FP), DI
+	TESTB       DI, DI
 	JNE         initial0Abs
-	MOVQ        $0x00000000, SI
+	MOVQ        $0x00000000, DI
 
 initial0SquareRow:
-	VMULPS 896(SP)(SI*1), Z14, Z13
-	VADDPS Z12, Z13, Z13
-	VSUBPS (DX)(SI*1), Z13, Z13
-	VMULPS Z13, Z13, Z13
-	VMULPS (BX)(SI*1), Z13, Z13
-	VADDPS Z13, Z2, Z2
-	ADDQ   $0x40, SI
-	CMPQ   SI, CX
+	VMULPS 896(AX)(DI*1), Z4, Z5
+	VADDPS Z2, Z5, Z5
+	VSUBPS (BX)(DI*1), Z5, Z5
+	VMULPS Z5, Z5, Z5
+	VMULPS (SI)(DI*1), Z5, Z5
+	VADDPS Z5, Z3, Z3
+	ADDQ   $0x40, DI
+	CMPQ   DI, DX
 	JL     initial0SquareRow
 	JMP    initial0Done
 
 initial0Abs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z13
-	MOVQ         $0x00000000, SI
+	VBROADCASTSS const7fffffff<>+0(SB), Z5
+	MOVQ         $0x00000000, DI
 
 initial0AbsRow:
-	VMULPS 896(SP)(SI*1), Z14, Z15
-	VADDPS Z12, Z15, Z15
-	VSUBPS (DX)(SI*1), Z15, Z15
-	VPANDD Z13, Z15, Z15
-	VMULPS (BX)(SI*1), Z15, Z15
-	VADDPS Z15, Z2, Z2
-	ADDQ   $0x40, SI
-	CMPQ   SI, CX
+	VMULPS 896(AX)(DI*1), Z4, Z6
+	VADDPS Z2, Z6, Z6
+	VSUBPS (BX)(DI*1), Z6, Z6
+	VPANDD Z5, Z6, Z6
+	VMULPS (SI)(DI*1), Z6, Z6
+	VADDPS Z6, Z3, Z3
+	ADDQ   $0x40, DI
+	CMPQ   DI, DX
 	JL     initial0AbsRow
 
 initial0Done:
-	VBROADCASTSS constbf800000<>+0(SB), Z13
-	VMOVAPS      Z13, K2, Z2
-	VMOVUPS      Z2, 256(SP)
-	MOVQ         x+8(FP), SI
-	MOVQ         w+16(FP), DI
-	ADDQ         CX, SI
-	ADDQ         CX, DI
-	KXORW        K4, K4, K4
-	VMOVUPS      (SI), Z2
-	VMOVUPS      (DI), Z14
-	VMOVAPS      Z2, Z13
-	VMULPS       Z2, Z14, Z15
-	MOVQ         $0x00000040, R8
+	KMOVW        640(AX), K1
+	VBROADCASTSS constbf800000<>+0(SB), Z4
+	VMOVAPS      Z4, K1, Z3
+	VMOVUPS      Z3, 256(AX)
+	MOVQ         x+8(FP), DI
+	MOVQ         w+16(FP), R8
+	ADDQ         DX, DI
+	ADDQ         DX, R8
+	KXORW        K2, K2, K2
+	KMOVW        K2, 3520(AX)
+	VMOVUPS      (DI), Z4
+	VMOVUPS      (R8), Z5
+	VMOVAPS      Z4, Z3
+	VMULPS       Z4, Z5, Z6
+	MOVQ         $0x00000040, R9
 
 extremes1:
-	VMOVUPS      (SI)(R8*1), Z16
-	VMOVUPS      (DI)(R8*1), Z17
-	VMINPS       Z2, Z16, Z2
-	VMAXPS       Z13, Z16, Z13
-	VADDPS       Z17, Z14, Z14
-	VMULPS       Z16, Z17, Z16
-	VADDPS       Z16, Z15, Z15
-	ADDQ         $0x40, R8
-	CMPQ         R8, CX
+	VMOVUPS      (DI)(R9*1), Z7
+	VMOVUPS      (R8)(R9*1), Z8
+	VMINPS       Z4, Z7, Z4
+	VMAXPS       Z3, Z7, Z3
+	VADDPS       Z8, Z5, Z5
+	VMULPS       Z7, Z8, Z7
+	VADDPS       Z7, Z6, Z6
+	ADDQ         $0x40, R9
+	CMPQ         R9, DX
 	JL           extremes1
-	VMOVUPS      Z14, 3072(SP)
-	VMOVUPS      Z15, 3136(SP)
-	VMOVUPS      Z2, 3008(SP)
-	VMINPS       Z2, Z0, Z2
-	VCMPPS       $0x12, Z2, Z13, K3
-	VMOVUPS      Z2, 3456(SP)
-	VBROADCASTSS const3f800000<>+0(SB), Z14
-	VADDPS       Z14, Z2, Z14
-	VMOVAPS      Z14, K3, Z13
-	VMOVUPS      Z13, 2944(SP)
-	VSUBPS       Z2, Z13, Z13
-	VDIVPS       Z13, Z1, Z14
-	VBROADCASTSS const3f800000<>+0(SB), Z13
-	VDIVPS       Z14, Z13, Z13
-	VMOVUPS      Z13, 3264(SP)
-	VMOVUPS      Z14, 3328(SP)
-	VMOVUPS      Z2, 3392(SP)
-	VMOVUPS      2944(SP), Z15
-	VSUBPS       Z2, Z15, Z15
-	VCMPPS       $0x1a, Z0, Z15, K5
-	KORW         K5, K4, K4
-	VBROADCASTSS const4a742400<>+0(SB), Z16
-	VMULPS       Z15, Z14, Z15
-	VCMPPS       $0x1a, Z15, Z16, K5
-	KORW         K5, K4, K4
-	VMOVUPS      3008(SP), Z15
-	VSUBPS       Z2, Z15, Z15
-	VMULPS       Z15, Z14, Z15
-	VBROADCASTSS constca742400<>+0(SB), Z16
-	VCMPPS       $0x1a, Z16, Z15, K5
-	KORW         K5, K4, K4
-	MOVQ         $0x00000000, R8
+	VMOVUPS      Z5, 3072(AX)
+	VMOVUPS      Z6, 3136(AX)
+	VMOVUPS      Z4, 3008(AX)
+	VMINPS       Z4, Z0, Z4
+	VCMPPS       $0x12, Z4, Z3, K1
+	KMOVW        K1, 3584(AX)
+	VMOVUPS      Z4, 3456(AX)
+	KMOVW        3584(AX), K1
+	VBROADCASTSS const3f800000<>+0(SB), Z5
+	VADDPS       Z5, Z4, Z5
+	VMOVAPS      Z5, K1, Z3
+	VMOVUPS      Z3, 2944(AX)
+	VSUBPS       Z4, Z3, Z3
+	VDIVPS       Z3, Z1, Z5
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VDIVPS       Z5, Z3, Z3
+	VMOVUPS      Z3, 3264(AX)
+	VMOVUPS      Z5, 3328(AX)
+	VMOVUPS      Z4, 3392(AX)
+	VMOVUPS      2944(AX), Z6
+	VSUBPS       Z4, Z6, Z6
+	VCMPPS       $0x1a, Z0, Z6, K1
+	KMOVW        3520(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 3520(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z7
+	VMULPS       Z6, Z5, Z6
+	VCMPPS       $0x1a, Z6, Z7, K1
+	KMOVW        3520(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 3520(AX)
+	VMOVUPS      3008(AX), Z6
+	VSUBPS       Z4, Z6, Z6
+	VMULPS       Z6, Z5, Z6
+	VBROADCASTSS constca742400<>+0(SB), Z7
+	VCMPPS       $0x1a, Z7, Z6, K1
+	KMOVW        3520(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 3520(AX)
+	MOVQ         $0x00000000, R9
 
 initial1:
-	VMOVUPS     (SI)(R8*1), Z15
-	VSUBPS      Z2, Z15, Z15
-	VMULPS      Z15, Z14, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 3840(SP)(R8*1)
-	ADDQ        $0x40, R8
-	CMPQ        R8, CX
+	VMOVUPS     (DI)(R9*1), Z6
+	VSUBPS      Z4, Z6, Z6
+	VMULPS      Z6, Z5, Z6
+	VRNDSCALEPS $0x08, Z6, Z6
+	VPMAXSD     Z0, Z6, Z6
+	VPMINSD     Z1, Z6, Z6
+	VMOVUPS     Z6, 3840(AX)(R9*1)
+	ADDQ        $0x40, R9
+	CMPQ        R9, DX
 	JL          initial1
-	VPXORD      Z3, Z3, Z3
-	MOVB        abs+48(FP), R8
-	TESTB       R8, R8
+	VXORPS      Z5, Z5, Z5
+	MOVB        abs+48(FP), R9
+	TESTB       R9, R9
 	JNE         initial1Abs
-	MOVQ        $0x00000000, R8
+	MOVQ        $0x00000000, R9
 
 initial1SquareRow:
-	VMULPS 3840(SP)(R8*1), Z13, Z14
-	VADDPS Z2, Z14, Z14
-	VSUBPS (SI)(R8*1), Z14, Z14
-	VMULPS Z14, Z14, Z14
-	VMULPS (DI)(R8*1), Z14, Z14
-	VADDPS Z14, Z3, Z3
-	ADDQ   $0x40, R8
-	CMPQ   R8, CX
+	VMULPS 3840(AX)(R9*1), Z3, Z6
+	VADDPS Z4, Z6, Z6
+	VSUBPS (DI)(R9*1), Z6, Z6
+	VMULPS Z6, Z6, Z6
+	VMULPS (R8)(R9*1), Z6, Z6
+	VADDPS Z6, Z5, Z5
+	ADDQ   $0x40, R9
+	CMPQ   R9, DX
 	JL     initial1SquareRow
 	JMP    initial1Done
 
 initial1Abs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z14
-	MOVQ         $0x00000000, R8
+	VBROADCASTSS const7fffffff<>+0(SB), Z6
+	MOVQ         $0x00000000, R9
 
 initial1AbsRow:
-	VMULPS 3840(SP)(R8*1), Z13, Z15
-	VADDPS Z2, Z15, Z15
-	VSUBPS (SI)(R8*1), Z15, Z15
-	VPANDD Z14, Z15, Z15
-	VMULPS (DI)(R8*1), Z15, Z15
-	VADDPS Z15, Z3, Z3
-	ADDQ   $0x40, R8
-	CMPQ   R8, CX
+	VMULPS 3840(AX)(R9*1), Z3, Z7
+	VADDPS Z4, Z7, Z7
+	VSUBPS (DI)(R9*1), Z7, Z7
+	VPANDD Z6, Z7, Z7
+	VMULPS (R8)(R9*1), Z7, Z7
+	VADDPS Z7, Z5, Z5
+	ADDQ   $0x40, R9
+	CMPQ   R9, DX
 	JL     initial1AbsRow
 
 initial1Done:
-	VBROADCASTSS constbf800000<>+0(SB), Z13
-	VMOVAPS      Z13, K3, Z3
-	VMOVUPS      Z3, 3200(SP)
-	XORL         R8, R8
-	MOVL         steps+44(FP), R9
+	KMOVW        3584(AX), K1
+	VBROADCASTSS constbf800000<>+0(SB), Z3
+	VMOVAPS      Z3, K1, Z5
+	VMOVUPS      Z5, 3200(AX)
+	MOVQ         x+8(FP), R9
+	MOVQ         w+16(FP), R10
+	ADDQ         DX, R9
+	ADDQ         DX, R10
+	ADDQ         DX, R9
+	ADDQ         DX, R10
+	KXORW        K3, K3, K3
+	KMOVW        K3, 6464(AX)
+	VMOVUPS      (R9), Z5
+	VMOVUPS      (R10), Z6
+	VMOVAPS      Z5, Z3
+	VMULPS       Z5, Z6, Z7
+	MOVQ         $0x00000040, R11
+
+extremes2:
+	VMOVUPS      (R9)(R11*1), Z8
+	VMOVUPS      (R10)(R11*1), Z9
+	VMINPS       Z5, Z8, Z5
+	VMAXPS       Z3, Z8, Z3
+	VADDPS       Z9, Z6, Z6
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z7, Z7
+	ADDQ         $0x40, R11
+	CMPQ         R11, DX
+	JL           extremes2
+	VMOVUPS      Z6, 6016(AX)
+	VMOVUPS      Z7, 6080(AX)
+	VMOVUPS      Z5, 5952(AX)
+	VMINPS       Z5, Z0, Z6
+	VCMPPS       $0x12, Z6, Z3, K1
+	KMOVW        K1, 6528(AX)
+	VMOVUPS      Z6, 6400(AX)
+	KMOVW        6528(AX), K1
+	VBROADCASTSS const3f800000<>+0(SB), Z5
+	VADDPS       Z5, Z6, Z5
+	VMOVAPS      Z5, K1, Z3
+	VMOVUPS      Z3, 5888(AX)
+	VSUBPS       Z6, Z3, Z3
+	VDIVPS       Z3, Z1, Z7
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VDIVPS       Z7, Z3, Z3
+	VMOVUPS      Z3, 6208(AX)
+	VMOVUPS      Z7, 6272(AX)
+	VMOVUPS      Z6, 6336(AX)
+	VMOVUPS      5888(AX), Z5
+	VSUBPS       Z6, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K1
+	KMOVW        6464(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 6464(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z8
+	VMULPS       Z5, Z7, Z5
+	VCMPPS       $0x1a, Z5, Z8, K1
+	KMOVW        6464(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 6464(AX)
+	VMOVUPS      5952(AX), Z5
+	VSUBPS       Z6, Z5, Z5
+	VMULPS       Z5, Z7, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z8
+	VCMPPS       $0x1a, Z8, Z5, K1
+	KMOVW        6464(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 6464(AX)
+	MOVQ         $0x00000000, R11
+
+initial2:
+	VMOVUPS     (R9)(R11*1), Z5
+	VSUBPS      Z6, Z5, Z5
+	VMULPS      Z5, Z7, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VPMAXSD     Z0, Z5, Z5
+	VPMINSD     Z1, Z5, Z5
+	VMOVUPS     Z5, 6784(AX)(R11*1)
+	ADDQ        $0x40, R11
+	CMPQ        R11, DX
+	JL          initial2
+	VXORPS      Z5, Z5, Z5
+	MOVB        abs+48(FP), R11
+	TESTB       R11, R11
+	JNE         initial2Abs
+	MOVQ        $0x00000000, R11
+
+initial2SquareRow:
+	VMULPS 6784(AX)(R11*1), Z3, Z7
+	VADDPS Z6, Z7, Z7
+	VSUBPS (R9)(R11*1), Z7, Z7
+	VMULPS Z7, Z7, Z7
+	VMULPS (R10)(R11*1), Z7, Z7
+	VADDPS Z7, Z5, Z5
+	ADDQ   $0x40, R11
+	CMPQ   R11, DX
+	JL     initial2SquareRow
+	JMP    initial2Done
+
+initial2Abs:
+	VBROADCASTSS const7fffffff<>+0(SB), Z7
+	MOVQ         $0x00000000, R11
+
+initial2AbsRow:
+	VMULPS 6784(AX)(R11*1), Z3, Z8
+	VADDPS Z6, Z8, Z8
+	VSUBPS (R9)(R11*1), Z8, Z8
+	VPANDD Z7, Z8, Z8
+	VMULPS (R10)(R11*1), Z8, Z8
+	VADDPS Z8, Z5, Z5
+	ADDQ   $0x40, R11
+	CMPQ   R11, DX
+	JL     initial2AbsRow
+
+initial2Done:
+	KMOVW        6528(AX), K1
+	VBROADCASTSS constbf800000<>+0(SB), Z3
+	VMOVAPS      Z3, K1, Z5
+	VMOVUPS      Z5, 6144(AX)
+	MOVQ         x+8(FP), R11
+	MOVQ         w+16(FP), R12
+	ADDQ         DX, R11
+	ADDQ         DX, R12
+	ADDQ         DX, R11
+	ADDQ         DX, R12
+	ADDQ         DX, R11
+	ADDQ         DX, R12
+	KXORW        K4, K4, K4
+	KMOVW        K4, 9408(AX)
+	VMOVUPS      (R11), Z5
+	VMOVUPS      (R12), Z7
+	VMOVAPS      Z5, Z3
+	VMULPS       Z5, Z7, Z8
+	MOVQ         $0x00000040, R13
+
+extremes3:
+	VMOVUPS      (R11)(R13*1), Z9
+	VMOVUPS      (R12)(R13*1), Z10
+	VMINPS       Z5, Z9, Z5
+	VMAXPS       Z3, Z9, Z3
+	VADDPS       Z10, Z7, Z7
+	VMULPS       Z9, Z10, Z9
+	VADDPS       Z9, Z8, Z8
+	ADDQ         $0x40, R13
+	CMPQ         R13, DX
+	JL           extremes3
+	VMOVUPS      Z7, 8960(AX)
+	VMOVUPS      Z8, 9024(AX)
+	VMOVUPS      Z5, 8896(AX)
+	VMINPS       Z5, Z0, Z8
+	VCMPPS       $0x12, Z8, Z3, K1
+	KMOVW        K1, 9472(AX)
+	VMOVUPS      Z8, 9344(AX)
+	KMOVW        9472(AX), K1
+	VBROADCASTSS const3f800000<>+0(SB), Z5
+	VADDPS       Z5, Z8, Z5
+	VMOVAPS      Z5, K1, Z3
+	VMOVUPS      Z3, 8832(AX)
+	VSUBPS       Z8, Z3, Z3
+	VDIVPS       Z3, Z1, Z9
+	VBROADCASTSS const3f800000<>+0(SB), Z3
+	VDIVPS       Z9, Z3, Z3
+	VMOVUPS      Z3, 9152(AX)
+	VMOVUPS      Z9, 9216(AX)
+	VMOVUPS      Z8, 9280(AX)
+	VMOVUPS      8832(AX), Z5
+	VSUBPS       Z8, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K1
+	KMOVW        9408(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 9408(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z7
+	VMULPS       Z5, Z9, Z5
+	VCMPPS       $0x1a, Z5, Z7, K1
+	KMOVW        9408(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 9408(AX)
+	VMOVUPS      8896(AX), Z5
+	VSUBPS       Z8, Z5, Z5
+	VMULPS       Z5, Z9, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z7
+	VCMPPS       $0x1a, Z7, Z5, K1
+	KMOVW        9408(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 9408(AX)
+	MOVQ         $0x00000000, R13
+
+initial3:
+	VMOVUPS     (R11)(R13*1), Z5
+	VSUBPS      Z8, Z5, Z5
+	VMULPS      Z5, Z9, Z5
+	VRNDSCALEPS $0x08, Z5, Z5
+	VPMAXSD     Z0, Z5, Z5
+	VPMINSD     Z1, Z5, Z5
+	VMOVUPS     Z5, 9728(AX)(R13*1)
+	ADDQ        $0x40, R13
+	CMPQ        R13, DX
+	JL          initial3
+	VXORPS      Z5, Z5, Z5
+	MOVB        abs+48(FP), R13
+	TESTB       R13, R13
+	JNE         initial3Abs
+	MOVQ        $0x00000000, R13
+
+initial3SquareRow:
+	VMULPS 9728(AX)(R13*1), Z3, Z7
+	VADDPS Z8, Z7, Z7
+	VSUBPS (R11)(R13*1), Z7, Z7
+	VMULPS Z7, Z7, Z7
+	VMULPS (R12)(R13*1), Z7, Z7
+	VADDPS Z7, Z5, Z5
+	ADDQ   $0x40, R13
+	CMPQ   R13, DX
+	JL     initial3SquareRow
+	JMP    initial3Done
+
+initial3Abs:
+	VBROADCASTSS const7fffffff<>+0(SB), Z7
+	MOVQ         $0x00000000, R13
+
+initial3AbsRow:
+	VMULPS 9728(AX)(R13*1), Z3, Z9
+	VADDPS Z8, Z9, Z9
+	VSUBPS (R11)(R13*1), Z9, Z9
+	VPANDD Z7, Z9, Z9
+	VMULPS (R12)(R13*1), Z9, Z9
+	VADDPS Z9, Z5, Z5
+	ADDQ   $0x40, R13
+	CMPQ   R13, DX
+	JL     initial3AbsRow
+
+initial3Done:
+	KMOVW        9472(AX), K1
+	VBROADCASTSS constbf800000<>+0(SB), Z3
+	VMOVAPS      Z3, K1, Z5
+	VMOVUPS      Z5, 9088(AX)
+	XORL         R13, R13
+	MOVL         steps+44(FP), R14
 
 candidate:
 	VXORPS       X3, X3, X3
-	VCVTSI2SSL   R8, X3, X3
-	MOVSS        first+36(FP), X13
-	VBROADCASTSS X13, Z13
-	MOVSS        step+40(FP), X14
-	VBROADCASTSS X14, Z14
+	VCVTSI2SSL   R13, X3, X3
+	MOVSS        first+36(FP), X5
+	VBROADCASTSS X5, Z5
+	MOVSS        step+40(FP), X7
+	VBROADCASTSS X7, Z7
 	VBROADCASTSS X3, Z3
-	VMULPS       Z3, Z14, Z3
-	VADDPS       Z3, Z13, Z3
-	VADDPS       Z1, Z3, Z3
-	VMOVUPS      (SP), Z13
-	VSUBPS       Z12, Z13, Z13
-	VDIVPS       Z13, Z3, Z13
-	VMOVAPS      Z13, Z13
-	VMOVUPS      (SP), Z14
-	VSUBPS       Z12, Z14, Z14
-	VCMPPS       $0x1a, Z0, Z14, K5
-	KORW         K5, K1, K1
-	VBROADCASTSS const4a742400<>+0(SB), Z15
-	VMULPS       Z14, Z13, Z14
-	VCMPPS       $0x1a, Z14, Z15, K5
-	KORW         K5, K1, K1
-	VMOVUPS      64(SP), Z14
-	VSUBPS       Z12, Z14, Z14
-	VMULPS       Z14, Z13, Z14
-	VBROADCASTSS constca742400<>+0(SB), Z15
-	VCMPPS       $0x1a, Z15, Z14, K5
-	KORW         K5, K1, K1
-	VMOVUPS      2944(SP), Z14
-	VSUBPS       Z2, Z14, Z14
-	VDIVPS       Z14, Z3, Z3
-	VMOVAPS      Z3, Z14
-	VMOVUPS      2944(SP), Z3
+	VMULPS       Z3, Z7, Z3
+	VADDPS       Z3, Z5, Z3
+	VADDPS       Z1, Z3, Z9
+	VMOVUPS      (AX), Z3
 	VSUBPS       Z2, Z3, Z3
-	VCMPPS       $0x1a, Z0, Z3, K5
-	KORW         K5, K4, K4
-	VBROADCASTSS const4a742400<>+0(SB), Z15
-	VMULPS       Z3, Z14, Z3
-	VCMPPS       $0x1a, Z3, Z15, K5
-	KORW         K5, K4, K4
-	VMOVUPS      3008(SP), Z3
-	VSUBPS       Z2, Z3, Z3
-	VMULPS       Z3, Z14, Z3
-	VBROADCASTSS constca742400<>+0(SB), Z15
-	VCMPPS       $0x1a, Z15, Z3, K5
-	KORW         K5, K4, K4
-	VPXORD       Z4, Z4, Z4
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
-	MOVQ         $0x00000000, R10
+	VDIVPS       Z3, Z9, Z3
+	VMOVAPS      Z3, Z3
+	VMOVUPS      (AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VCMPPS       $0x1a, Z0, Z5, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z7
+	VMULPS       Z5, Z3, Z5
+	VCMPPS       $0x1a, Z5, Z7, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VMOVUPS      64(AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VMULPS       Z5, Z3, Z5
+	VBROADCASTSS constca742400<>+0(SB), Z7
+	VCMPPS       $0x1a, Z7, Z5, K1
+	KMOVW        576(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 576(AX)
+	VMOVUPS      2944(AX), Z5
+	VSUBPS       Z4, Z5, Z5
+	VDIVPS       Z5, Z9, Z5
+	VMOVAPS      Z5, Z5
+	VMOVUPS      2944(AX), Z7
+	VSUBPS       Z4, Z7, Z7
+	VCMPPS       $0x1a, Z0, Z7, K1
+	KMOVW        3520(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 3520(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z10
+	VMULPS       Z7, Z5, Z7
+	VCMPPS       $0x1a, Z7, Z10, K1
+	KMOVW        3520(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 3520(AX)
+	VMOVUPS      3008(AX), Z7
+	VSUBPS       Z4, Z7, Z7
+	VMULPS       Z7, Z5, Z7
+	VBROADCASTSS constca742400<>+0(SB), Z10
+	VCMPPS       $0x1a, Z10, Z7, K1
+	KMOVW        3520(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 3520(AX)
+	VMOVUPS      5888(AX), Z7
+	VSUBPS       Z6, Z7, Z7
+	VDIVPS       Z7, Z9, Z7
+	VMOVAPS      Z7, Z7
+	VMOVUPS      5888(AX), Z10
+	VSUBPS       Z6, Z10, Z10
+	VCMPPS       $0x1a, Z0, Z10, K1
+	KMOVW        6464(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 6464(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z11
+	VMULPS       Z10, Z7, Z10
+	VCMPPS       $0x1a, Z10, Z11, K1
+	KMOVW        6464(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 6464(AX)
+	VMOVUPS      5952(AX), Z10
+	VSUBPS       Z6, Z10, Z10
+	VMULPS       Z10, Z7, Z10
+	VBROADCASTSS constca742400<>+0(SB), Z11
+	VCMPPS       $0x1a, Z11, Z10, K1
+	KMOVW        6464(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 6464(AX)
+	VMOVUPS      8832(AX), Z10
+	VSUBPS       Z8, Z10, Z10
+	VDIVPS       Z10, Z9, Z9
+	VMOVAPS      Z9, Z9
+	VMOVUPS      8832(AX), Z10
+	VSUBPS       Z8, Z10, Z10
+	VCMPPS       $0x1a, Z0, Z10, K1
+	KMOVW        9408(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 9408(AX)
+	VBROADCASTSS const4a742400<>+0(SB), Z11
+	VMULPS       Z10, Z9, Z10
+	VCMPPS       $0x1a, Z10, Z11, K1
+	KMOVW        9408(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 9408(AX)
+	VMOVUPS      8896(AX), Z10
+	VSUBPS       Z8, Z10, Z10
+	VMULPS       Z10, Z9, Z10
+	VBROADCASTSS constca742400<>+0(SB), Z11
+	VCMPPS       $0x1a, Z11, Z10, K1
+	KMOVW        9408(AX), K2
+	KORW         K1, K2, K2
+	KMOVW        K2, 9408(AX)
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VXORPS       Z13, Z13, Z13
+	VXORPS       Z14, Z14, Z14
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	MOVQ         $0x00000000, R15
 
 fit:
-	VMOVUPS     (DX)(R10*1), Z3
-	VSUBPS      Z12, Z3, Z15
-	VMULPS      Z15, Z13, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 896(SP)(R10*1)
-	VMULPS      (BX)(R10*1), Z15, Z16
-	VADDPS      Z16, Z4, Z4
-	VMULPS      Z15, Z16, Z15
-	VADDPS      Z15, Z5, Z5
-	VMULPS      Z3, Z16, Z3
-	VADDPS      Z3, Z6, Z6
-	VMOVUPS     (SI)(R10*1), Z3
-	VSUBPS      Z2, Z3, Z15
-	VMULPS      Z15, Z14, Z15
-	VRNDSCALEPS $0x08, Z15, Z15
-	VMAXPS      Z15, Z0, Z15
-	VMINPS      Z15, Z1, Z15
-	VMOVUPS     Z15, 3840(SP)(R10*1)
-	VMULPS      (DI)(R10*1), Z15, Z16
-	VADDPS      Z16, Z7, Z7
-	VMULPS      Z15, Z16, Z15
-	VADDPS      Z15, Z8, Z8
-	VMULPS      Z3, Z16, Z3
-	VADDPS      Z3, Z9, Z9
-	ADDQ        $0x40, R10
-	CMPQ        R10, CX
+	VMOVUPS     (BX)(R15*1), Z22
+	VSUBPS      Z2, Z22, Z23
+	VMULPS      Z23, Z3, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMAXSD     Z0, Z23, Z23
+	VPMINSD     Z1, Z23, Z23
+	VMOVUPS     Z23, 896(AX)(R15*1)
+	VMULPS      (SI)(R15*1), Z23, Z24
+	VADDPS      Z24, Z10, Z10
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z11, Z11
+	VMULPS      Z22, Z24, Z22
+	VADDPS      Z22, Z12, Z12
+	VMOVUPS     (DI)(R15*1), Z22
+	VSUBPS      Z4, Z22, Z23
+	VMULPS      Z23, Z5, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMAXSD     Z0, Z23, Z23
+	VPMINSD     Z1, Z23, Z23
+	VMOVUPS     Z23, 3840(AX)(R15*1)
+	VMULPS      (R8)(R15*1), Z23, Z24
+	VADDPS      Z24, Z13, Z13
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z14, Z14
+	VMULPS      Z22, Z24, Z22
+	VADDPS      Z22, Z15, Z15
+	VMOVUPS     (R9)(R15*1), Z22
+	VSUBPS      Z6, Z22, Z23
+	VMULPS      Z23, Z7, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMAXSD     Z0, Z23, Z23
+	VPMINSD     Z1, Z23, Z23
+	VMOVUPS     Z23, 6784(AX)(R15*1)
+	VMULPS      (R10)(R15*1), Z23, Z24
+	VADDPS      Z24, Z16, Z16
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z17, Z17
+	VMULPS      Z22, Z24, Z22
+	VADDPS      Z22, Z18, Z18
+	VMOVUPS     (R11)(R15*1), Z22
+	VSUBPS      Z8, Z22, Z23
+	VMULPS      Z23, Z9, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMAXSD     Z0, Z23, Z23
+	VPMINSD     Z1, Z23, Z23
+	VMOVUPS     Z23, 9728(AX)(R15*1)
+	VMULPS      (R12)(R15*1), Z23, Z24
+	VADDPS      Z24, Z19, Z19
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z20, Z20
+	VMULPS      Z22, Z24, Z22
+	VADDPS      Z22, Z21, Z21
+	ADDQ        $0x40, R15
+	CMPQ        R15, DX
 	JL          fit
-	VMOVUPS     128(SP), Z3
-	VMOVUPS     192(SP), Z15
-	VMULPS      Z5, Z3, Z16
-	VMULPS      Z4, Z4, Z17
-	VSUBPS      Z17, Z16, Z16
-	VMULPS      Z6, Z3, Z3
-	VMULPS      Z4, Z15, Z17
-	VSUBPS      Z17, Z3, Z3
-	VDIVPS      Z16, Z3, Z3
-	VMULPS      Z15, Z5, Z15
-	VMULPS      Z6, Z4, Z17
-	VSUBPS      Z17, Z15, Z15
-	VDIVPS      Z16, Z15, Z15
-	VCMPPS      $0x1e, Z0, Z15, K5
-	VDIVPS      Z5, Z6, Z17
-	VMOVAPS     Z17, K5, Z3
-	VMOVAPS     Z0, K5, Z15
-	VMOVUPS     Z3, 704(SP)
-	VMOVUPS     Z15, 768(SP)
-	VCMPPS      $0x1e, Z0, Z16, K5
-	VMOVUPS     3072(SP), Z3
-	VMOVUPS     3136(SP), Z15
-	VMULPS      Z8, Z3, Z16
-	VMULPS      Z7, Z7, Z17
-	VSUBPS      Z17, Z16, Z16
-	VMULPS      Z9, Z3, Z3
-	VMULPS      Z7, Z15, Z17
-	VSUBPS      Z17, Z3, Z3
-	VDIVPS      Z16, Z3, Z3
-	VMULPS      Z15, Z8, Z15
-	VMULPS      Z9, Z7, Z17
-	VSUBPS      Z17, Z15, Z15
-	VDIVPS      Z16, Z15, Z15
-	VCMPPS      $0x1e, Z0, Z15, K6
-	VDIVPS      Z8, Z9, Z17
-	VMOVAPS     Z17, K6, Z3
-	VMOVAPS     Z0, K6, Z15
-	VMOVUPS     Z3, 3648(SP)
-	VMOVUPS     Z15, 3712(SP)
-	VCMPPS      $0x1e, Z0, Z16, K6
-	VMOVUPS     704(SP), Z3
-	VMOVUPS     768(SP), Z15
-	VMOVUPS     3648(SP), Z16
-	VMOVUPS     3712(SP), Z17
-	VPXORD      Z10, Z10, Z10
-	VPXORD      Z11, Z11, Z11
-	MOVB        abs+48(FP), R10
-	TESTB       R10, R10
+	VMOVUPS     128(AX), Z22
+	VMOVUPS     192(AX), Z23
+	VMULPS      Z11, Z22, Z24
+	VMULPS      Z10, Z10, Z25
+	VSUBPS      Z25, Z24, Z24
+	VMULPS      Z12, Z22, Z22
+	VMULPS      Z10, Z23, Z25
+	VSUBPS      Z25, Z22, Z22
+	VDIVPS      Z24, Z22, Z22
+	VMULPS      Z23, Z11, Z23
+	VMULPS      Z12, Z10, Z10
+	VSUBPS      Z10, Z23, Z10
+	VDIVPS      Z24, Z10, Z10
+	VCMPPS      $0x1e, Z0, Z10, K1
+	VDIVPS      Z11, Z12, Z11
+	VMOVAPS     Z11, K1, Z22
+	VMOVAPS     Z0, K1, Z10
+	VMOVUPS     Z22, 704(AX)
+	VMOVUPS     Z10, 768(AX)
+	VCMPPS      $0x1e, Z0, Z24, K1
+	KMOVW       K1, 832(AX)
+	VMOVUPS     3072(AX), Z10
+	VMOVUPS     3136(AX), Z11
+	VMULPS      Z14, Z10, Z12
+	VMULPS      Z13, Z13, Z22
+	VSUBPS      Z22, Z12, Z12
+	VMULPS      Z15, Z10, Z10
+	VMULPS      Z13, Z11, Z22
+	VSUBPS      Z22, Z10, Z10
+	VDIVPS      Z12, Z10, Z10
+	VMULPS      Z11, Z14, Z11
+	VMULPS      Z15, Z13, Z13
+	VSUBPS      Z13, Z11, Z11
+	VDIVPS      Z12, Z11, Z11
+	VCMPPS      $0x1e, Z0, Z11, K1
+	VDIVPS      Z14, Z15, Z13
+	VMOVAPS     Z13, K1, Z10
+	VMOVAPS     Z0, K1, Z11
+	VMOVUPS     Z10, 3648(AX)
+	VMOVUPS     Z11, 3712(AX)
+	VCMPPS      $0x1e, Z0, Z12, K1
+	KMOVW       K1, 3776(AX)
+	VMOVUPS     6016(AX), Z10
+	VMOVUPS     6080(AX), Z11
+	VMULPS      Z17, Z10, Z12
+	VMULPS      Z16, Z16, Z13
+	VSUBPS      Z13, Z12, Z12
+	VMULPS      Z18, Z10, Z10
+	VMULPS      Z16, Z11, Z13
+	VSUBPS      Z13, Z10, Z10
+	VDIVPS      Z12, Z10, Z10
+	VMULPS      Z11, Z17, Z11
+	VMULPS      Z18, Z16, Z13
+	VSUBPS      Z13, Z11, Z11
+	VDIVPS      Z12, Z11, Z11
+	VCMPPS      $0x1e, Z0, Z11, K1
+	VDIVPS      Z17, Z18, Z13
+	VMOVAPS     Z13, K1, Z10
+	VMOVAPS     Z0, K1, Z11
+	VMOVUPS     Z10, 6592(AX)
+	VMOVUPS     Z11, 6656(AX)
+	VCMPPS      $0x1e, Z0, Z12, K1
+	KMOVW       K1, 6720(AX)
+	VMOVUPS     8960(AX), Z10
+	VMOVUPS     9024(AX), Z11
+	VMULPS      Z20, Z10, Z12
+	VMULPS      Z19, Z19, Z13
+	VSUBPS      Z13, Z12, Z12
+	VMULPS      Z21, Z10, Z10
+	VMULPS      Z19, Z11, Z13
+	VSUBPS      Z13, Z10, Z10
+	VDIVPS      Z12, Z10, Z10
+	VMULPS      Z11, Z20, Z11
+	VMULPS      Z21, Z19, Z13
+	VSUBPS      Z13, Z11, Z11
+	VDIVPS      Z12, Z11, Z11
+	VCMPPS      $0x1e, Z0, Z11, K1
+	VDIVPS      Z20, Z21, Z13
+	VMOVAPS     Z13, K1, Z10
+	VMOVAPS     Z0, K1, Z11
+	VMOVUPS     Z10, 9536(AX)
+	VMOVUPS     Z11, 9600(AX)
+	VCMPPS      $0x1e, Z0, Z12, K1
+	KMOVW       K1, 9664(AX)
+	VMOVUPS     704(AX), Z10
+	VMOVUPS     768(AX), Z11
+	VMOVUPS     3648(AX), Z12
+	VMOVUPS     3712(AX), Z13
+	VMOVUPS     6592(AX), Z14
+	VMOVUPS     6656(AX), Z15
+	VMOVUPS     9536(AX), Z16
+	VMOVUPS     9600(AX), Z17
+	VXORPS      Z18, Z18, Z18
+	VXORPS      Z19, Z19, Z19
+	VXORPS      Z20, Z20, Z20
+	VXORPS      Z21, Z21, Z21
+	MOVB        abs+48(FP), R15
+	TESTB       R15, R15
 	JNE         candidateAbs
-	MOVQ        $0x00000000, R10
+	MOVQ        $0x00000000, R15
 
 candidateSquareRow:
-	VMULPS 896(SP)(R10*1), Z3, Z18
-	VADDPS Z15, Z18, Z18
-	VSUBPS (DX)(R10*1), Z18, Z18
-	VMULPS Z18, Z18, Z18
-	VMULPS (BX)(R10*1), Z18, Z18
-	VADDPS Z18, Z10, Z10
-	VMULPS 3840(SP)(R10*1), Z16, Z18
-	VADDPS Z17, Z18, Z18
-	VSUBPS (SI)(R10*1), Z18, Z18
-	VMULPS Z18, Z18, Z18
-	VMULPS (DI)(R10*1), Z18, Z18
-	VADDPS Z18, Z11, Z11
-	ADDQ   $0x40, R10
-	CMPQ   R10, CX
+	VMULPS 896(AX)(R15*1), Z10, Z22
+	VADDPS Z11, Z22, Z22
+	VSUBPS (BX)(R15*1), Z22, Z22
+	VMULPS Z22, Z22, Z22
+	VMULPS (SI)(R15*1), Z22, Z22
+	VADDPS Z22, Z18, Z18
+	VMULPS 3840(AX)(R15*1), Z12, Z22
+	VADDPS Z13, Z22, Z22
+	VSUBPS (DI)(R15*1), Z22, Z22
+	VMULPS Z22, Z22, Z22
+	VMULPS (R8)(R15*1), Z22, Z22
+	VADDPS Z22, Z19, Z19
+	VMULPS 6784(AX)(R15*1), Z14, Z22
+	VADDPS Z15, Z22, Z22
+	VSUBPS (R9)(R15*1), Z22, Z22
+	VMULPS Z22, Z22, Z22
+	VMULPS (R10)(R15*1), Z22, Z22
+	VADDPS Z22, Z20, Z20
+	VMULPS 9728(AX)(R15*1), Z16, Z22
+	VADDPS Z17, Z22, Z22
+	VSUBPS (R11)(R15*1), Z22, Z22
+	VMULPS Z22, Z22, Z22
+	VMULPS (R12)(R15*1), Z22, Z22
+	VADDPS Z22, Z21, Z21
+	ADDQ   $0x40, R15
+	CMPQ   R15, DX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
 candidateAbs:
-	VBROADCASTSS const7fffffff<>+0(SB), Z18
-	MOVQ         $0x00000000, R10
+	VBROADCASTSS const7fffffff<>+0(SB), Z22
+	MOVQ         $0x00000000, R15
 
 candidateAbsRow:
-	VMULPS 896(SP)(R10*1), Z3, Z19
-	VADDPS Z15, Z19, Z19
-	VSUBPS (DX)(R10*1), Z19, Z19
-	VPANDD Z18, Z19, Z19
-	VMULPS (BX)(R10*1), Z19, Z19
-	VADDPS Z19, Z10, Z10
-	VMULPS 3840(SP)(R10*1), Z16, Z19
-	VADDPS Z17, Z19, Z19
-	VSUBPS (SI)(R10*1), Z19, Z19
-	VPANDD Z18, Z19, Z19
-	VMULPS (DI)(R10*1), Z19, Z19
-	VADDPS Z19, Z11, Z11
-	ADDQ   $0x40, R10
-	CMPQ   R10, CX
+	VMULPS 896(AX)(R15*1), Z10, Z23
+	VADDPS Z11, Z23, Z23
+	VSUBPS (BX)(R15*1), Z23, Z23
+	VPANDD Z22, Z23, Z23
+	VMULPS (SI)(R15*1), Z23, Z23
+	VADDPS Z23, Z18, Z18
+	VMULPS 3840(AX)(R15*1), Z12, Z23
+	VADDPS Z13, Z23, Z23
+	VSUBPS (DI)(R15*1), Z23, Z23
+	VPANDD Z22, Z23, Z23
+	VMULPS (R8)(R15*1), Z23, Z23
+	VADDPS Z23, Z19, Z19
+	VMULPS 6784(AX)(R15*1), Z14, Z23
+	VADDPS Z15, Z23, Z23
+	VSUBPS (R9)(R15*1), Z23, Z23
+	VPANDD Z22, Z23, Z23
+	VMULPS (R10)(R15*1), Z23, Z23
+	VADDPS Z23, Z20, Z20
+	VMULPS 9728(AX)(R15*1), Z16, Z23
+	VADDPS Z17, Z23, Z23
+	VSUBPS (R11)(R15*1), Z23, Z23
+	VPANDD Z22, Z23, Z23
+	VMULPS (R12)(R15*1), Z23, Z23
+	VADDPS Z23, Z21, Z21
+	ADDQ   $0x40, R15
+	CMPQ   R15, DX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS 256(SP), Z18
-	VCMPPS  $0x11, Z18, Z10, K7
-	KANDW   K7, K5, K5
-	VMOVUPS 256(SP), Z18
-	VMOVAPS Z10, K5, Z18
-	VMOVUPS Z18, 256(SP)
-	VMOVUPS 320(SP), Z18
-	VMOVAPS Z3, K5, Z18
-	VMOVUPS Z18, 320(SP)
-	VMOVUPS 384(SP), Z3
-	VMOVAPS Z13, K5, Z3
-	VMOVUPS Z3, 384(SP)
-	VMOVUPS 448(SP), Z3
-	VMOVAPS Z12, K5, Z3
-	VMOVUPS Z3, 448(SP)
-	VMOVAPS Z15, K5, Z12
-	VMOVUPS 3200(SP), Z3
-	VCMPPS  $0x11, Z3, Z11, K5
-	KANDW   K5, K6, K5
-	VMOVUPS 3200(SP), Z3
-	VMOVAPS Z11, K5, Z3
-	VMOVUPS Z3, 3200(SP)
-	VMOVUPS 3264(SP), Z3
-	VMOVAPS Z16, K5, Z3
-	VMOVUPS Z3, 3264(SP)
-	VMOVUPS 3328(SP), Z3
-	VMOVAPS Z14, K5, Z3
-	VMOVUPS Z3, 3328(SP)
-	VMOVUPS 3392(SP), Z3
-	VMOVAPS Z2, K5, Z3
-	VMOVUPS Z3, 3392(SP)
-	VMOVAPS Z17, K5, Z2
-	INCL    R8
-	CMPL    R8, R9
+	KMOVW   832(AX), K1
+	VMOVUPS 256(AX), Z22
+	VCMPPS  $0x11, Z22, Z18, K2
+	KANDW   K2, K1, K1
+	VMOVUPS 256(AX), Z22
+	VMOVAPS Z18, K1, Z22
+	VMOVUPS Z22, 256(AX)
+	VMOVUPS 320(AX), Z18
+	VMOVAPS Z10, K1, Z18
+	VMOVUPS Z18, 320(AX)
+	VMOVUPS 384(AX), Z10
+	VMOVAPS Z3, K1, Z10
+	VMOVUPS Z10, 384(AX)
+	VMOVUPS 448(AX), Z3
+	VMOVAPS Z2, K1, Z3
+	VMOVUPS Z3, 448(AX)
+	VMOVAPS Z11, K1, Z2
+	KMOVW   3776(AX), K1
+	VMOVUPS 3200(AX), Z3
+	VCMPPS  $0x11, Z3, Z19, K2
+	KANDW   K2, K1, K1
+	VMOVUPS 3200(AX), Z3
+	VMOVAPS Z19, K1, Z3
+	VMOVUPS Z3, 3200(AX)
+	VMOVUPS 3264(AX), Z3
+	VMOVAPS Z12, K1, Z3
+	VMOVUPS Z3, 3264(AX)
+	VMOVUPS 3328(AX), Z3
+	VMOVAPS Z5, K1, Z3
+	VMOVUPS Z3, 3328(AX)
+	VMOVUPS 3392(AX), Z3
+	VMOVAPS Z4, K1, Z3
+	VMOVUPS Z3, 3392(AX)
+	VMOVAPS Z13, K1, Z4
+	KMOVW   6720(AX), K1
+	VMOVUPS 6144(AX), Z3
+	VCMPPS  $0x11, Z3, Z20, K2
+	KANDW   K2, K1, K1
+	VMOVUPS 6144(AX), Z3
+	VMOVAPS Z20, K1, Z3
+	VMOVUPS Z3, 6144(AX)
+	VMOVUPS 6208(AX), Z3
+	VMOVAPS Z14, K1, Z3
+	VMOVUPS Z3, 6208(AX)
+	VMOVUPS 6272(AX), Z3
+	VMOVAPS Z7, K1, Z3
+	VMOVUPS Z3, 6272(AX)
+	VMOVUPS 6336(AX), Z3
+	VMOVAPS Z6, K1, Z3
+	VMOVUPS Z3, 6336(AX)
+	VMOVAPS Z15, K1, Z6
+	KMOVW   9664(AX), K1
+	VMOVUPS 9088(AX), Z3
+	VCMPPS  $0x11, Z3, Z21, K2
+	KANDW   K2, K1, K1
+	VMOVUPS 9088(AX), Z3
+	VMOVAPS Z21, K1, Z3
+	VMOVUPS Z3, 9088(AX)
+	VMOVUPS 9152(AX), Z3
+	VMOVAPS Z16, K1, Z3
+	VMOVUPS Z3, 9152(AX)
+	VMOVUPS 9216(AX), Z3
+	VMOVAPS Z9, K1, Z3
+	VMOVUPS Z3, 9216(AX)
+	VMOVUPS 9280(AX), Z3
+	VMOVAPS Z8, K1, Z3
+	VMOVUPS Z3, 9280(AX)
+	VMOVAPS Z17, K1, Z8
+	INCL    R13
+	CMPL    R13, R14
 	JLE     candidate
-	MOVQ    codes+0(FP), BX
-	MOVQ    CX, DI
-	SHRQ    $0x02, DI
-	VMOVUPS 384(SP), Z3
-	VMOVUPS 448(SP), Z4
-	MOVQ    $0x00000000, DI
+	KMOVW   640(AX), K1
+	MOVQ    codes+0(FP), SI
+	MOVQ    DX, R8
+	SHRQ    $0x02, R8
+	VMOVUPS 384(AX), Z3
+	VMOVUPS 448(AX), Z5
+	MOVQ    $0x00000000, R8
 
 codes0:
-	VMOVUPS      (DX)(DI*1), Z5
-	VSUBPS       Z4, Z5, Z5
-	VMULPS       Z5, Z3, Z5
+	VMOVUPS      (BX)(R8*1), Z7
+	VSUBPS       Z5, Z7, Z7
+	VMULPS       Z7, Z3, Z7
+	VRNDSCALEPS  $0x08, Z7, Z7
+	VPMAXSD      Z0, Z7, Z7
+	VPMINSD      Z1, Z7, Z7
+	VMOVAPS      Z0, K1, Z7
+	VCVTTPS2DQ   Z7, Z7
+	VPMOVDB      Z7, (SI)
+	ADDQ         $0x10, SI
+	ADDQ         $0x40, R8
+	CMPQ         R8, DX
+	JL           codes0
+	VMOVUPS      320(AX), Z3
+	VMOVAPS      Z0, K1, Z3
+	MOVQ         scale+56(FP), BX
+	VMOVUPS      Z3, (BX)
+	VMOVUPS      512(AX), Z3
+	VMOVAPS      Z3, K1, Z2
+	VBROADCASTSS const80000000<>+0(SB), Z3
+	VPXORD       Z3, Z2, Z2
+	MOVQ         minimum+64(FP), BX
+	VMOVUPS      Z2, (BX)
+	VMOVUPS      128(AX), Z2
+	MOVQ         sum+72(FP), BX
+	VMOVUPS      Z2, (BX)
+	KMOVW        576(AX), K1
+	KORTESTW     K1, K1
+	JE           fine0
+	XORL         CX, CX
+
+fine0:
+	KMOVW   3584(AX), K1
+	MOVQ    codes+0(FP), BX
+	MOVQ    DX, SI
+	SHRQ    $0x02, SI
+	ADDQ    SI, BX
+	VMOVUPS 3328(AX), Z2
+	VMOVUPS 3392(AX), Z3
+	MOVQ    $0x00000000, SI
+
+codes1:
+	VMOVUPS      (DI)(SI*1), Z5
+	VSUBPS       Z3, Z5, Z5
+	VMULPS       Z5, Z2, Z5
 	VRNDSCALEPS  $0x08, Z5, Z5
-	VMAXPS       Z5, Z0, Z5
-	VMINPS       Z5, Z1, Z5
-	VMOVAPS      Z0, K2, Z5
+	VPMAXSD      Z0, Z5, Z5
+	VPMINSD      Z1, Z5, Z5
+	VMOVAPS      Z0, K1, Z5
 	VCVTTPS2DQ   Z5, Z5
 	VPMOVDB      Z5, (BX)
 	ADDQ         $0x10, BX
-	ADDQ         $0x40, DI
-	CMPQ         DI, CX
-	JL           codes0
-	VMOVUPS      320(SP), Z3
-	VMOVAPS      Z0, K2, Z3
-	MOVQ         scale+56(FP), DX
-	VMOVUPS      Z3, (DX)
-	VMOVUPS      512(SP), Z3
-	VMOVAPS      Z3, K2, Z12
-	VBROADCASTSS const80000000<>+0(SB), Z3
-	VPXORD       Z3, Z12, Z3
-	MOVQ         minimum+64(FP), DX
-	VMOVUPS      Z3, (DX)
-	VMOVUPS      128(SP), Z3
-	MOVQ         sum+72(FP), DX
-	VMOVUPS      Z3, (DX)
-	KORTESTW     K1, K1
-	JE           fine0
-	XORL         AX, AX
-
-fine0:
-	MOVQ    codes+0(FP), DX
-	MOVQ    CX, BX
-	SHRQ    $0x02, BX
-	ADDQ    BX, DX
-	VMOVUPS 3328(SP), Z3
-	VMOVUPS 3392(SP), Z4
-	MOVQ    $0x00000000, BX
-
-codes1:
-	VMOVUPS      (SI)(BX*1), Z5
-	VSUBPS       Z4, Z5, Z5
-	VMULPS       Z5, Z3, Z5
-	VRNDSCALEPS  $0x08, Z5, Z5
-	VMAXPS       Z5, Z0, Z5
-	VMINPS       Z5, Z1, Z5
-	VMOVAPS      Z0, K3, Z5
-	VCVTTPS2DQ   Z5, Z5
-	VPMOVDB      Z5, (DX)
-	ADDQ         $0x10, DX
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           codes1
-	VMOVUPS      3264(SP), Z1
-	VMOVAPS      Z0, K3, Z1
-	MOVQ         scale+56(FP), CX
-	VMOVUPS      Z1, 64(CX)
-	VMOVUPS      3456(SP), Z0
-	VMOVAPS      Z0, K3, Z2
-	VBROADCASTSS const80000000<>+0(SB), Z0
-	VPXORD       Z0, Z2, Z0
-	MOVQ         minimum+64(FP), CX
-	VMOVUPS      Z0, 64(CX)
-	VMOVUPS      3072(SP), Z0
-	MOVQ         sum+72(FP), CX
-	VMOVUPS      Z0, 64(CX)
-	KORTESTW     K4, K4
+	VMOVUPS      3264(AX), Z2
+	VMOVAPS      Z0, K1, Z2
+	MOVQ         scale+56(FP), BX
+	VMOVUPS      Z2, 64(BX)
+	VMOVUPS      3456(AX), Z2
+	VMOVAPS      Z2, K1, Z4
+	VBROADCASTSS const80000000<>+0(SB), Z2
+	VPXORD       Z2, Z4, Z2
+	MOVQ         minimum+64(FP), BX
+	VMOVUPS      Z2, 64(BX)
+	VMOVUPS      3072(AX), Z2
+	MOVQ         sum+72(FP), BX
+	VMOVUPS      Z2, 64(BX)
+	KMOVW        3520(AX), K1
+	KORTESTW     K1, K1
 	JE           fine1
-	XORL         AX, AX
+	XORL         CX, CX
 
 fine1:
-	MOVB AL, ok+80(FP)
+	KMOVW   6528(AX), K1
+	MOVQ    codes+0(FP), BX
+	MOVQ    DX, SI
+	SHRQ    $0x02, SI
+	ADDQ    SI, BX
+	ADDQ    SI, BX
+	VMOVUPS 6272(AX), Z2
+	VMOVUPS 6336(AX), Z3
+	MOVQ    $0x00000000, SI
+
+codes2:
+	VMOVUPS      (R9)(SI*1), Z4
+	VSUBPS       Z3, Z4, Z4
+	VMULPS       Z4, Z2, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VPMAXSD      Z0, Z4, Z4
+	VPMINSD      Z1, Z4, Z4
+	VMOVAPS      Z0, K1, Z4
+	VCVTTPS2DQ   Z4, Z4
+	VPMOVDB      Z4, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
+	JL           codes2
+	VMOVUPS      6208(AX), Z2
+	VMOVAPS      Z0, K1, Z2
+	MOVQ         scale+56(FP), BX
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      6400(AX), Z2
+	VMOVAPS      Z2, K1, Z6
+	VBROADCASTSS const80000000<>+0(SB), Z2
+	VPXORD       Z2, Z6, Z2
+	MOVQ         minimum+64(FP), BX
+	VMOVUPS      Z2, 128(BX)
+	VMOVUPS      6016(AX), Z2
+	MOVQ         sum+72(FP), BX
+	VMOVUPS      Z2, 128(BX)
+	KMOVW        6464(AX), K1
+	KORTESTW     K1, K1
+	JE           fine2
+	XORL         CX, CX
+
+fine2:
+	KMOVW   9472(AX), K1
+	MOVQ    codes+0(FP), BX
+	MOVQ    DX, SI
+	SHRQ    $0x02, SI
+	ADDQ    SI, BX
+	ADDQ    SI, BX
+	ADDQ    SI, BX
+	VMOVUPS 9216(AX), Z2
+	VMOVUPS 9280(AX), Z3
+	MOVQ    $0x00000000, SI
+
+codes3:
+	VMOVUPS      (R11)(SI*1), Z4
+	VSUBPS       Z3, Z4, Z4
+	VMULPS       Z4, Z2, Z4
+	VRNDSCALEPS  $0x08, Z4, Z4
+	VPMAXSD      Z0, Z4, Z4
+	VPMINSD      Z1, Z4, Z4
+	VMOVAPS      Z0, K1, Z4
+	VCVTTPS2DQ   Z4, Z4
+	VPMOVDB      Z4, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
+	JL           codes3
+	VMOVUPS      9152(AX), Z1
+	VMOVAPS      Z0, K1, Z1
+	MOVQ         scale+56(FP), DX
+	VMOVUPS      Z1, 192(DX)
+	VMOVUPS      9344(AX), Z0
+	VMOVAPS      Z0, K1, Z8
+	VBROADCASTSS const80000000<>+0(SB), Z0
+	VPXORD       Z0, Z8, Z0
+	MOVQ         minimum+64(FP), DX
+	VMOVUPS      Z0, 192(DX)
+	VMOVUPS      8960(AX), Z0
+	MOVQ         sum+72(FP), DX
+	VMOVUPS      Z0, 192(DX)
+	KMOVW        9408(AX), K1
+	KORTESTW     K1, K1
+	JE           fine3
+	XORL         CX, CX
+
+fine3:
+	MOVB CL, ok+80(FP)
 	VZEROUPPER
 	RET
 
 // func symAVX512(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
-// Requires: AVX, AVX512F, SSE
-TEXT ·symAVX512(SB), $0-48
-	MOVQ         x+8(FP), AX
-	MOVQ         w+16(FP), CX
-	MOVQ         n+24(FP), DX
-	SHLQ         $0x06, DX
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VBROADCASTSS const7fffffff<>+0(SB), Z3
-	MOVQ         $0x00000000, BX
-
-peak:
-	VMOVUPS      (AX)(BX*1), Z4
-	VPANDD       Z3, Z4, Z5
-	VCMPPS       $0x1e, Z2, Z5, K1
-	VMOVAPS      Z5, K1, Z2
-	VMOVAPS      Z4, K1, Z1
-	ADDQ         $0x40, BX
-	CMPQ         BX, DX
-	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Z3
-	VCMPPS       $0x11, Z3, Z2, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z2
-	VMOVAPS      Z2, K1, Z1
-	MOVSS        levels+32(FP), X2
-	VBROADCASTSS X2, Z2
-	VSUBPS       Z2, Z0, Z3
-	VBROADCASTSS const3f800000<>+0(SB), Z4
-	VSUBPS       Z4, Z2, Z4
-	VDIVPS       Z1, Z3, Z5
-	VPXORD       Z6, Z6, Z6
-	VPXORD       Z7, Z7, Z7
-	MOVQ         $0x00000000, BX
-
-exact:
-	VMOVUPS      (AX)(BX*1), Z10
-	VMOVUPS      (CX)(BX*1), Z11
-	VMULPS       Z10, Z5, Z12
-	VRNDSCALEPS  $0x08, Z12, Z12
-	VMAXPS       Z12, Z3, Z12
-	VMINPS       Z12, Z4, Z12
-	VMULPS       Z10, Z11, Z10
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z10, Z6, Z6
-	VMULPS       Z12, Z11, Z10
-	VMULPS       Z12, Z10, Z10
-	VADDPS       Z10, Z7, Z7
-	ADDQ         $0x40, BX
-	CMPQ         BX, DX
-	JL           exact
-	VCMPPS       $0x04, Z0, Z7, K2
-	VDIVPS       Z7, Z6, Z7
-	VMOVAPS.Z    Z7, K2, Z7
-	VMULPS       Z6, Z7, Z6
-	VMOVAPS      Z5, Z5
-	VBROADCASTSS constc1100000<>+0(SB), Z10
-	MOVL         $0x00000013, BX
-
-candidate:
-	CMPL         BX, $0x0a
-	JE           next
-	VBROADCASTSS const3dcccccd<>+0(SB), Z11
-	VMULPS       Z10, Z11, Z11
-	VADDPS       Z11, Z2, Z11
-	VSUBPS       Z11, Z0, Z11
-	VDIVPS       Z1, Z11, Z11
-	VPXORD       Z8, Z8, Z8
-	VPXORD       Z9, Z9, Z9
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·symAVX512(SB), $2432-48
+	LEAQ         64(SP), AX
+	ANDQ         $-64, AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+24(FP), BX
+	SHLQ         $0x06, BX
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const26901d7d<>+0(SB), Z1
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z3, Z3, Z3
+	VBROADCASTSS const7fffffff<>+0(SB), Z4
 	MOVQ         $0x00000000, SI
 
-sums:
-	VMOVUPS     (AX)(SI*1), Z12
-	VMOVUPS     (CX)(SI*1), Z13
-	VMULPS      Z12, Z11, Z14
-	VRNDSCALEPS $0x08, Z14, Z14
-	VMAXPS      Z14, Z3, Z14
-	VMINPS      Z14, Z4, Z14
-	VMULPS      Z12, Z13, Z12
-	VMULPS      Z14, Z12, Z12
-	VADDPS      Z12, Z8, Z8
-	VMULPS      Z14, Z13, Z12
-	VMULPS      Z14, Z12, Z12
-	VADDPS      Z12, Z9, Z9
-	ADDQ        $0x40, SI
-	CMPQ        SI, DX
-	JL          sums
-	VCMPPS      $0x1e, Z0, Z9, K2
-	VMULPS      Z8, Z8, Z12
-	VMULPS      Z9, Z6, Z13
-	VCMPPS      $0x1e, Z13, Z12, K3
-	KANDW       K3, K2, K2
-	VDIVPS      Z9, Z8, Z12
-	VMOVAPS     Z12, K2, Z7
-	VMULPS      Z8, Z7, Z12
-	VMOVAPS     Z12, K2, Z6
-	VMOVAPS     Z11, K2, Z5
+peak:
+	VMOVUPS      (CX)(SI*1), Z5
+	VPANDD       Z4, Z5, Z6
+	VCMPPS       $0x1e, Z3, Z6, K1
+	VMOVAPS      Z6, K1, Z3
+	VMOVAPS      Z5, K1, Z2
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           peak
+	VCMPPS       $0x11, Z1, Z3, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z1
+	VMOVAPS      Z1, K1, Z2
+	VMOVAPS      Z2, Z1
+	MOVQ         $0x00000000, SI
 
-next:
-	VBROADCASTSS const3f800000<>+0(SB), Z11
-	VADDPS       Z11, Z10, Z10
-	DECL         BX
-	JNE          candidate
-	MOVQ         codes+0(FP), CX
-	MOVQ         $0x00000000, BX
+products:
+	VMOVUPS      (DX)(SI*1), Z2
+	VMULPS       (CX)(SI*1), Z2, Z2
+	VMOVUPS      Z2, (AX)(SI*1)
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           products
+	MOVSS        levels+32(FP), X2
+	VBROADCASTSS X2, Z5
+	VSUBPS       Z5, Z0, Z6
+	VBROADCASTSS const3f800000<>+0(SB), Z2
+	VSUBPS       Z2, Z5, Z7
+	VDIVPS       Z1, Z6, Z4
+	VBROADCASTSS constbf666667<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z8
+	VBROADCASTSS constbf4ccccd<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z9
+	VBROADCASTSS constbf333333<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z10
+	VBROADCASTSS constbf19999a<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z11
+	VBROADCASTSS constbf000000<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z12
+	VBROADCASTSS constbecccccd<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z13
+	VBROADCASTSS constbe99999a<>+0(SB), Z2
+	VADDPS       Z2, Z5, Z2
+	VSUBPS       Z2, Z0, Z2
+	VDIVPS       Z1, Z2, Z14
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z2, Z2, Z2
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	MOVQ         $0x00000000, SI
+
+sums10:
+	VMOVUPS      (CX)(SI*1), Z21
+	VMULPS       Z21, Z4, Z22
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VPMINSD      Z7, Z22, Z22
+	VMULPS       (AX)(SI*1), Z22, Z23
+	VADDPS       Z23, Z3, Z3
+	VMULPS       (DX)(SI*1), Z22, Z23
+	VMULPS       Z22, Z23, Z22
+	VADDPS       Z22, Z2, Z2
+	VMULPS       Z21, Z8, Z22
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VMULPS       (AX)(SI*1), Z22, Z23
+	VADDPS       Z23, Z15, Z15
+	VMULPS       (DX)(SI*1), Z22, Z23
+	VMULPS       Z22, Z23, Z22
+	VADDPS       Z22, Z16, Z16
+	VMULPS       Z21, Z9, Z22
+	VRNDSCALEPS  $0x08, Z22, Z22
+	VMULPS       (AX)(SI*1), Z22, Z23
+	VADDPS       Z23, Z17, Z17
+	VMULPS       (DX)(SI*1), Z22, Z23
+	VMULPS       Z22, Z23, Z22
+	VADDPS       Z22, Z18, Z18
+	VMULPS       Z21, Z10, Z21
+	VRNDSCALEPS  $0x08, Z21, Z21
+	VMULPS       (AX)(SI*1), Z21, Z22
+	VADDPS       Z22, Z19, Z19
+	VMULPS       (DX)(SI*1), Z21, Z22
+	VMULPS       Z21, Z22, Z21
+	VADDPS       Z21, Z20, Z20
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums10
+	VCMPPS       $0x04, Z0, Z2, K2
+	VDIVPS       Z2, Z3, Z2
+	VMOVAPS.Z    Z2, K2, Z21
+	VMOVAPS      Z21, Z2
+	VMULPS       Z3, Z21, Z3
+	VMOVAPS      Z3, Z3
+	VMOVAPS      Z4, Z4
+	VCMPPS       $0x1e, Z0, Z16, K2
+	VMULPS       Z15, Z15, Z21
+	VMULPS       Z16, Z3, Z22
+	VCMPPS       $0x1e, Z22, Z21, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z16, Z15, Z16
+	VMOVAPS      Z16, K2, Z2
+	VMULPS       Z15, Z16, Z15
+	VMOVAPS      Z15, K2, Z3
+	VMOVAPS      Z8, K2, Z4
+	VCMPPS       $0x1e, Z0, Z18, K2
+	VMULPS       Z17, Z17, Z8
+	VMULPS       Z18, Z3, Z15
+	VCMPPS       $0x1e, Z15, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z18, Z17, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z17, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z9, K2, Z4
+	VCMPPS       $0x1e, Z0, Z20, K2
+	VMULPS       Z19, Z19, Z8
+	VMULPS       Z20, Z3, Z9
+	VCMPPS       $0x1e, Z9, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z20, Z19, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z19, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z10, K2, Z4
+	VBROADCASTSS constbe4ccccd<>+0(SB), Z8
+	VADDPS       Z8, Z5, Z8
+	VSUBPS       Z8, Z0, Z8
+	VDIVPS       Z1, Z8, Z8
+	VBROADCASTSS constbdcccccd<>+0(SB), Z9
+	VADDPS       Z9, Z5, Z9
+	VSUBPS       Z9, Z0, Z9
+	VDIVPS       Z1, Z9, Z9
+	VBROADCASTSS const3dcccccd<>+0(SB), Z10
+	VADDPS       Z10, Z5, Z10
+	VSUBPS       Z10, Z0, Z10
+	VDIVPS       Z1, Z10, Z10
+	VBROADCASTSS const3e4ccccd<>+0(SB), Z15
+	VADDPS       Z15, Z5, Z15
+	VSUBPS       Z15, Z0, Z15
+	VDIVPS       Z1, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z23, Z23, Z23
+	MOVQ         $0x00000000, SI
+
+sums4:
+	VMOVUPS      (CX)(SI*1), Z24
+	VMULPS       Z24, Z11, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VMULPS       (AX)(SI*1), Z25, Z26
+	VADDPS       Z26, Z16, Z16
+	VMULPS       (DX)(SI*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z17, Z17
+	VMULPS       Z24, Z12, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (AX)(SI*1), Z25, Z26
+	VADDPS       Z26, Z18, Z18
+	VMULPS       (DX)(SI*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z19, Z19
+	VMULPS       Z24, Z13, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (AX)(SI*1), Z25, Z26
+	VADDPS       Z26, Z20, Z20
+	VMULPS       (DX)(SI*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z21, Z21
+	VMULPS       Z24, Z14, Z24
+	VRNDSCALEPS  $0x08, Z24, Z24
+	VPMINSD      Z7, Z24, Z24
+	VMULPS       (AX)(SI*1), Z24, Z25
+	VADDPS       Z25, Z22, Z22
+	VMULPS       (DX)(SI*1), Z24, Z25
+	VMULPS       Z24, Z25, Z24
+	VADDPS       Z24, Z23, Z23
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums4
+	VCMPPS       $0x1e, Z0, Z17, K2
+	VMULPS       Z16, Z16, Z24
+	VMULPS       Z17, Z3, Z25
+	VCMPPS       $0x1e, Z25, Z24, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z17, Z16, Z17
+	VMOVAPS      Z17, K2, Z2
+	VMULPS       Z16, Z17, Z16
+	VMOVAPS      Z16, K2, Z3
+	VMOVAPS      Z11, K2, Z4
+	VCMPPS       $0x1e, Z0, Z19, K2
+	VMULPS       Z18, Z18, Z11
+	VMULPS       Z19, Z3, Z16
+	VCMPPS       $0x1e, Z16, Z11, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z19, Z18, Z11
+	VMOVAPS      Z11, K2, Z2
+	VMULPS       Z18, Z11, Z11
+	VMOVAPS      Z11, K2, Z3
+	VMOVAPS      Z12, K2, Z4
+	VCMPPS       $0x1e, Z0, Z21, K2
+	VMULPS       Z20, Z20, Z11
+	VMULPS       Z21, Z3, Z12
+	VCMPPS       $0x1e, Z12, Z11, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z21, Z20, Z11
+	VMOVAPS      Z11, K2, Z2
+	VMULPS       Z20, Z11, Z11
+	VMOVAPS      Z11, K2, Z3
+	VMOVAPS      Z13, K2, Z4
+	VCMPPS       $0x1e, Z0, Z23, K2
+	VMULPS       Z22, Z22, Z11
+	VMULPS       Z23, Z3, Z12
+	VCMPPS       $0x1e, Z12, Z11, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z23, Z22, Z11
+	VMOVAPS      Z11, K2, Z2
+	VMULPS       Z22, Z11, Z11
+	VMOVAPS      Z11, K2, Z3
+	VMOVAPS      Z14, K2, Z4
+	VBROADCASTSS const3e99999a<>+0(SB), Z11
+	VADDPS       Z11, Z5, Z11
+	VSUBPS       Z11, Z0, Z11
+	VDIVPS       Z1, Z11, Z11
+	VBROADCASTSS const3ecccccd<>+0(SB), Z12
+	VADDPS       Z12, Z5, Z12
+	VSUBPS       Z12, Z0, Z12
+	VDIVPS       Z1, Z12, Z12
+	VBROADCASTSS const3f000000<>+0(SB), Z13
+	VADDPS       Z13, Z5, Z13
+	VSUBPS       Z13, Z0, Z13
+	VDIVPS       Z1, Z13, Z13
+	VBROADCASTSS const3f19999a<>+0(SB), Z14
+	VADDPS       Z14, Z5, Z14
+	VSUBPS       Z14, Z0, Z14
+	VDIVPS       Z1, Z14, Z14
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z23, Z23, Z23
+	MOVQ         $0x00000000, SI
+
+sums8:
+	VMOVUPS      (CX)(SI*1), Z24
+	VMULPS       Z24, Z8, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (AX)(SI*1), Z25, Z26
+	VADDPS       Z26, Z16, Z16
+	VMULPS       (DX)(SI*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z17, Z17
+	VMULPS       Z24, Z9, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (AX)(SI*1), Z25, Z26
+	VADDPS       Z26, Z18, Z18
+	VMULPS       (DX)(SI*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z19, Z19
+	VMULPS       Z24, Z10, Z25
+	VRNDSCALEPS  $0x08, Z25, Z25
+	VPMINSD      Z7, Z25, Z25
+	VMULPS       (AX)(SI*1), Z25, Z26
+	VADDPS       Z26, Z20, Z20
+	VMULPS       (DX)(SI*1), Z25, Z26
+	VMULPS       Z25, Z26, Z25
+	VADDPS       Z25, Z21, Z21
+	VMULPS       Z24, Z15, Z24
+	VRNDSCALEPS  $0x08, Z24, Z24
+	VPMINSD      Z7, Z24, Z24
+	VMULPS       (AX)(SI*1), Z24, Z25
+	VADDPS       Z25, Z22, Z22
+	VMULPS       (DX)(SI*1), Z24, Z25
+	VMULPS       Z24, Z25, Z24
+	VADDPS       Z24, Z23, Z23
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           sums8
+	VCMPPS       $0x1e, Z0, Z17, K2
+	VMULPS       Z16, Z16, Z24
+	VMULPS       Z17, Z3, Z25
+	VCMPPS       $0x1e, Z25, Z24, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z17, Z16, Z17
+	VMOVAPS      Z17, K2, Z2
+	VMULPS       Z16, Z17, Z16
+	VMOVAPS      Z16, K2, Z3
+	VMOVAPS      Z8, K2, Z4
+	VCMPPS       $0x1e, Z0, Z19, K2
+	VMULPS       Z18, Z18, Z8
+	VMULPS       Z19, Z3, Z16
+	VCMPPS       $0x1e, Z16, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z19, Z18, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z18, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z9, K2, Z4
+	VCMPPS       $0x1e, Z0, Z21, K2
+	VMULPS       Z20, Z20, Z8
+	VMULPS       Z21, Z3, Z9
+	VCMPPS       $0x1e, Z9, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z21, Z20, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z20, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z10, K2, Z4
+	VCMPPS       $0x1e, Z0, Z23, K2
+	VMULPS       Z22, Z22, Z8
+	VMULPS       Z23, Z3, Z9
+	VCMPPS       $0x1e, Z9, Z8, K3
+	KANDW        K3, K2, K2
+	VDIVPS       Z23, Z22, Z8
+	VMOVAPS      Z8, K2, Z2
+	VMULPS       Z22, Z8, Z8
+	VMOVAPS      Z8, K2, Z3
+	VMOVAPS      Z15, K2, Z4
+	VBROADCASTSS const3f333333<>+0(SB), Z8
+	VADDPS       Z8, Z5, Z8
+	VSUBPS       Z8, Z0, Z8
+	VDIVPS       Z1, Z8, Z8
+	VBROADCASTSS const3f4ccccd<>+0(SB), Z9
+	VADDPS       Z9, Z5, Z9
+	VSUBPS       Z9, Z0, Z9
+	VDIVPS       Z1, Z9, Z9
+	VBROADCASTSS const3f666667<>+0(SB), Z10
+	VADDPS       Z10, Z5, Z10
+	VSUBPS       Z10, Z0, Z10
+	VDIVPS       Z1, Z10, Z1
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z15, Z15, Z15
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	MOVQ         $0x00000000, SI
+
+sums13:
+	VMOVUPS     (CX)(SI*1), Z22
+	VMULPS      Z22, Z11, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMINSD     Z7, Z23, Z23
+	VMULPS      (AX)(SI*1), Z23, Z24
+	VADDPS      Z24, Z10, Z10
+	VMULPS      (DX)(SI*1), Z23, Z24
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z15, Z15
+	VMULPS      Z22, Z12, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMINSD     Z7, Z23, Z23
+	VMULPS      (AX)(SI*1), Z23, Z24
+	VADDPS      Z24, Z16, Z16
+	VMULPS      (DX)(SI*1), Z23, Z24
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z17, Z17
+	VMULPS      Z22, Z13, Z23
+	VRNDSCALEPS $0x08, Z23, Z23
+	VPMINUD     Z6, Z23, Z23
+	VPMINSD     Z7, Z23, Z23
+	VMULPS      (AX)(SI*1), Z23, Z24
+	VADDPS      Z24, Z18, Z18
+	VMULPS      (DX)(SI*1), Z23, Z24
+	VMULPS      Z23, Z24, Z23
+	VADDPS      Z23, Z19, Z19
+	VMULPS      Z22, Z14, Z22
+	VRNDSCALEPS $0x08, Z22, Z22
+	VPMINUD     Z6, Z22, Z22
+	VPMINSD     Z7, Z22, Z22
+	VMULPS      (AX)(SI*1), Z22, Z23
+	VADDPS      Z23, Z20, Z20
+	VMULPS      (DX)(SI*1), Z22, Z23
+	VMULPS      Z22, Z23, Z22
+	VADDPS      Z22, Z21, Z21
+	ADDQ        $0x40, SI
+	CMPQ        SI, BX
+	JL          sums13
+	VCMPPS      $0x1e, Z0, Z15, K2
+	VMULPS      Z10, Z10, Z22
+	VMULPS      Z15, Z3, Z23
+	VCMPPS      $0x1e, Z23, Z22, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z15, Z10, Z15
+	VMOVAPS     Z15, K2, Z2
+	VMULPS      Z10, Z15, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z11, K2, Z4
+	VCMPPS      $0x1e, Z0, Z17, K2
+	VMULPS      Z16, Z16, Z10
+	VMULPS      Z17, Z3, Z11
+	VCMPPS      $0x1e, Z11, Z10, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z17, Z16, Z10
+	VMOVAPS     Z10, K2, Z2
+	VMULPS      Z16, Z10, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z12, K2, Z4
+	VCMPPS      $0x1e, Z0, Z19, K2
+	VMULPS      Z18, Z18, Z10
+	VMULPS      Z19, Z3, Z11
+	VCMPPS      $0x1e, Z11, Z10, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z19, Z18, Z10
+	VMOVAPS     Z10, K2, Z2
+	VMULPS      Z18, Z10, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z13, K2, Z4
+	VCMPPS      $0x1e, Z0, Z21, K2
+	VMULPS      Z20, Z20, Z10
+	VMULPS      Z21, Z3, Z11
+	VCMPPS      $0x1e, Z11, Z10, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z21, Z20, Z10
+	VMOVAPS     Z10, K2, Z2
+	VMULPS      Z20, Z10, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z14, K2, Z4
+	VXORPS      Z10, Z10, Z10
+	VXORPS      Z11, Z11, Z11
+	VXORPS      Z12, Z12, Z12
+	VXORPS      Z13, Z13, Z13
+	VXORPS      Z14, Z14, Z14
+	VXORPS      Z15, Z15, Z15
+	MOVQ        $0x00000000, SI
+
+sums17:
+	VMOVUPS     (CX)(SI*1), Z16
+	VMULPS      Z16, Z8, Z17
+	VRNDSCALEPS $0x08, Z17, Z17
+	VPMINUD     Z6, Z17, Z17
+	VPMINSD     Z7, Z17, Z17
+	VMULPS      (AX)(SI*1), Z17, Z18
+	VADDPS      Z18, Z10, Z10
+	VMULPS      (DX)(SI*1), Z17, Z18
+	VMULPS      Z17, Z18, Z17
+	VADDPS      Z17, Z11, Z11
+	VMULPS      Z16, Z9, Z17
+	VRNDSCALEPS $0x08, Z17, Z17
+	VPMINUD     Z6, Z17, Z17
+	VPMINSD     Z7, Z17, Z17
+	VMULPS      (AX)(SI*1), Z17, Z18
+	VADDPS      Z18, Z12, Z12
+	VMULPS      (DX)(SI*1), Z17, Z18
+	VMULPS      Z17, Z18, Z17
+	VADDPS      Z17, Z13, Z13
+	VMULPS      Z16, Z1, Z16
+	VRNDSCALEPS $0x08, Z16, Z16
+	VPMINUD     Z6, Z16, Z16
+	VPMINSD     Z7, Z16, Z16
+	VMULPS      (AX)(SI*1), Z16, Z17
+	VADDPS      Z17, Z14, Z14
+	VMULPS      (DX)(SI*1), Z16, Z17
+	VMULPS      Z16, Z17, Z16
+	VADDPS      Z16, Z15, Z15
+	ADDQ        $0x40, SI
+	CMPQ        SI, BX
+	JL          sums17
+	VCMPPS      $0x1e, Z0, Z11, K2
+	VMULPS      Z10, Z10, Z16
+	VMULPS      Z11, Z3, Z17
+	VCMPPS      $0x1e, Z17, Z16, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z11, Z10, Z11
+	VMOVAPS     Z11, K2, Z2
+	VMULPS      Z10, Z11, Z10
+	VMOVAPS     Z10, K2, Z3
+	VMOVAPS     Z8, K2, Z4
+	VCMPPS      $0x1e, Z0, Z13, K2
+	VMULPS      Z12, Z12, Z8
+	VMULPS      Z13, Z3, Z10
+	VCMPPS      $0x1e, Z10, Z8, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z13, Z12, Z8
+	VMOVAPS     Z8, K2, Z2
+	VMULPS      Z12, Z8, Z8
+	VMOVAPS     Z8, K2, Z3
+	VMOVAPS     Z9, K2, Z4
+	VCMPPS      $0x1e, Z0, Z15, K2
+	VMULPS      Z14, Z14, Z8
+	VMULPS      Z15, Z3, Z9
+	VCMPPS      $0x1e, Z9, Z8, K3
+	KANDW       K3, K2, K2
+	VDIVPS      Z15, Z14, Z8
+	VMOVAPS     Z8, K2, Z2
+	VMULPS      Z14, Z8, Z8
+	VMOVAPS     Z8, K2, Z3
+	VMOVAPS     Z1, K2, Z4
+	MOVQ        codes+0(FP), AX
+	MOVQ        $0x00000000, DX
 
 codes:
-	VMULPS      (AX)(BX*1), Z5, Z1
+	VMULPS      (CX)(DX*1), Z4, Z1
 	VRNDSCALEPS $0x08, Z1, Z1
-	VMAXPS      Z1, Z3, Z1
-	VMINPS      Z1, Z4, Z1
-	VADDPS      Z2, Z1, Z1
+	VPMINUD     Z6, Z1, Z1
+	VPMINSD     Z7, Z1, Z1
+	VADDPS      Z5, Z1, Z1
 	VMOVAPS     Z0, K1, Z1
 	VCVTTPS2DQ  Z1, Z1
-	VPMOVDB     Z1, (CX)
-	ADDQ        $0x10, CX
-	ADDQ        $0x40, BX
-	CMPQ        BX, DX
+	VPMOVDB     Z1, (AX)
+	ADDQ        $0x10, AX
+	ADDQ        $0x40, DX
+	CMPQ        DX, BX
 	JL          codes
-	VMOVAPS     Z0, K1, Z7
+	VMOVAPS     Z0, K1, Z2
 	MOVQ        scale+40(FP), AX
-	VMOVUPS     Z7, (AX)
+	VMOVUPS     Z2, (AX)
 	VZEROUPPER
 	RET
 
 DATA const26901d7d<>+0(SB)/4, $0x26901d7d
 GLOBL const26901d7d<>(SB), RODATA|NOPTR, $4
 
-DATA constc1100000<>+0(SB)/4, $0xc1100000
-GLOBL constc1100000<>(SB), RODATA|NOPTR, $4
+DATA constbf666667<>+0(SB)/4, $0xbf666667
+GLOBL constbf666667<>(SB), RODATA|NOPTR, $4
+
+DATA constbf4ccccd<>+0(SB)/4, $0xbf4ccccd
+GLOBL constbf4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA constbf333333<>+0(SB)/4, $0xbf333333
+GLOBL constbf333333<>(SB), RODATA|NOPTR, $4
+
+DATA constbf19999a<>+0(SB)/4, $0xbf19999a
+GLOBL constbf19999a<>(SB), RODATA|NOPTR, $4
+
+DATA constbf000000<>+0(SB)/4, $0xbf000000
+GLOBL constbf000000<>(SB), RODATA|NOPTR, $4
+
+DATA constbecccccd<>+0(SB)/4, $0xbecccccd
+GLOBL constbecccccd<>(SB), RODATA|NOPTR, $4
+
+DATA constbe99999a<>+0(SB)/4, $0xbe99999a
+GLOBL constbe99999a<>(SB), RODATA|NOPTR, $4
+
+DATA constbe4ccccd<>+0(SB)/4, $0xbe4ccccd
+GLOBL constbe4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA constbdcccccd<>+0(SB)/4, $0xbdcccccd
+GLOBL constbdcccccd<>(SB), RODATA|NOPTR, $4
 
 DATA const3dcccccd<>+0(SB)/4, $0x3dcccccd
 GLOBL const3dcccccd<>(SB), RODATA|NOPTR, $4
 
+DATA const3e4ccccd<>+0(SB)/4, $0x3e4ccccd
+GLOBL const3e4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA const3e99999a<>+0(SB)/4, $0x3e99999a
+GLOBL const3e99999a<>(SB), RODATA|NOPTR, $4
+
+DATA const3ecccccd<>+0(SB)/4, $0x3ecccccd
+GLOBL const3ecccccd<>(SB), RODATA|NOPTR, $4
+
+DATA const3f000000<>+0(SB)/4, $0x3f000000
+GLOBL const3f000000<>(SB), RODATA|NOPTR, $4
+
+DATA const3f19999a<>+0(SB)/4, $0x3f19999a
+GLOBL const3f19999a<>(SB), RODATA|NOPTR, $4
+
+DATA const3f333333<>+0(SB)/4, $0x3f333333
+GLOBL const3f333333<>(SB), RODATA|NOPTR, $4
+
+DATA const3f4ccccd<>+0(SB)/4, $0x3f4ccccd
+GLOBL const3f4ccccd<>(SB), RODATA|NOPTR, $4
+
+DATA const3f666667<>+0(SB)/4, $0x3f666667
+GLOBL const3f666667<>(SB), RODATA|NOPTR, $4
+
 // func sym3AVX512(codes *uint8, x *float32, scale *float32)
-// Requires: AVX, AVX512F
-TEXT ·sym3AVX512(SB), $13056-24
-	MOVQ         $0x00000400, AX
-	MOVQ         x+8(FP), CX
-	ADDQ         $0x00000000, CX
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
-	MOVQ         $0x00000000, DX
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·sym3AVX512(SB), $21312-24
+	LEAQ         64(SP), AX
+	ANDQ         $-64, AX
+	MOVQ         $0x00000400, CX
+	MOVQ         x+8(FP), DX
+	ADDQ         $0x00000000, DX
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	MOVQ         $0x00000000, BX
 
 peak0:
-	VMOVUPS      (CX)(DX*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVUPS      (DX)(BX*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K1
+	VMOVAPS      Z5, K1, Z2
 	VMOVAPS      Z4, K1, Z1
-	VMOVAPS      Z3, K1, Z0
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
 	JL           peak0
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K1, Z0
-	VBROADCASTSS constc0800000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K1, Z1
+	VBROADCASTSS constc0800000<>+0(SB), Z0
 	VBROADCASTSS const40400000<>+0(SB), Z2
-	VDIVPS       Z0, Z1, Z0
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	MOVQ         $0x00000000, DX
+	VDIVPS       Z1, Z0, Z3
+	VXORPS       Z4, Z4, Z4
+	VXORPS       Z1, Z1, Z1
+	MOVQ         $0x00000000, BX
 
 first0:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z0, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z1, Z4
-	VMINPS       Z4, Z2, Z4
-	VMOVUPS      Z4, (SP)(DX*1)
-	VMULPS       Z3, Z3, Z31
-	VMULPS       Z3, Z31, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z31, Z31
-	VMULPS       Z4, Z31, Z4
-	VMOVUPS      Z3, 4096(SP)(DX*1)
-	VMOVUPS      Z4, 8192(SP)(DX*1)
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z4, Z6, Z6
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           first0
-	VMOVUPS      Z5, 12288(SP)
-	VMOVUPS      Z6, 12352(SP)
-	MOVQ         x+8(FP), CX
-	ADDQ         $0x00000400, CX
-	VPXORD       Z7, Z7, Z7
-	VPXORD       Z8, Z8, Z8
-	VBROADCASTSS const7fffffff<>+0(SB), Z0
-	MOVQ         $0x00000000, DX
-
-peak1:
-	VMOVUPS      (CX)(DX*1), Z1
-	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z8, Z2, K2
-	VMOVAPS      Z2, K2, Z8
-	VMOVAPS      Z1, K2, Z7
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           peak1
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z8, K2
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K2, Z7
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z1
-	VDIVPS       Z7, Z0, Z2
-	VPXORD       Z9, Z9, Z9
-	VPXORD       Z10, Z10, Z10
-	MOVQ         $0x00000000, DX
-
-first1:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      Z4, 1024(SP)(DX*1)
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z3, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMOVUPS      Z3, 5120(SP)(DX*1)
-	VMOVUPS      Z4, 9216(SP)(DX*1)
-	VADDPS       Z3, Z9, Z9
-	VADDPS       Z4, Z10, Z10
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           first1
-	VMOVUPS      Z9, 12416(SP)
-	VMOVUPS      Z10, 12480(SP)
-	MOVQ         x+8(FP), CX
-	ADDQ         $0x00000800, CX
-	VPXORD       Z11, Z11, Z11
-	VPXORD       Z12, Z12, Z12
-	VBROADCASTSS const7fffffff<>+0(SB), Z0
-	MOVQ         $0x00000000, DX
-
-peak2:
-	VMOVUPS      (CX)(DX*1), Z1
-	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z12, Z2, K3
-	VMOVAPS      Z2, K3, Z12
-	VMOVAPS      Z1, K3, Z11
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           peak2
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z12, K3
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K3, Z11
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z1
-	VDIVPS       Z11, Z0, Z2
-	VPXORD       Z13, Z13, Z13
-	VPXORD       Z14, Z14, Z14
-	MOVQ         $0x00000000, DX
-
-first2:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      Z4, 2048(SP)(DX*1)
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z3, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMOVUPS      Z3, 6144(SP)(DX*1)
-	VMOVUPS      Z4, 10240(SP)(DX*1)
-	VADDPS       Z3, Z13, Z13
-	VADDPS       Z4, Z14, Z14
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           first2
-	VMOVUPS      Z13, 12544(SP)
-	VMOVUPS      Z14, 12608(SP)
-	MOVQ         x+8(FP), CX
-	ADDQ         $0x00000c00, CX
-	VPXORD       Z15, Z15, Z15
-	VPXORD       Z16, Z16, Z16
-	VBROADCASTSS const7fffffff<>+0(SB), Z0
-	MOVQ         $0x00000000, DX
-
-peak3:
-	VMOVUPS      (CX)(DX*1), Z1
-	VPANDD       Z0, Z1, Z2
-	VCMPPS       $0x1e, Z16, Z2, K4
-	VMOVAPS      Z2, K4, Z16
-	VMOVAPS      Z1, K4, Z15
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           peak3
-	VBROADCASTSS const26901d7d<>+0(SB), Z0
-	VCMPPS       $0x11, Z0, Z16, K4
-	VBROADCASTSS const3f800000<>+0(SB), Z0
-	VMOVAPS      Z0, K4, Z15
-	VBROADCASTSS constc0800000<>+0(SB), Z0
-	VBROADCASTSS const40400000<>+0(SB), Z1
-	VDIVPS       Z15, Z0, Z2
-	VPXORD       Z17, Z17, Z17
-	VPXORD       Z18, Z18, Z18
-	MOVQ         $0x00000000, DX
-
-first3:
-	VMOVUPS      (CX)(DX*1), Z3
-	VMULPS       Z3, Z2, Z4
-	VRNDSCALEPS  $0x08, Z4, Z4
-	VMAXPS       Z4, Z0, Z4
-	VMINPS       Z4, Z1, Z4
-	VMOVUPS      Z4, 3072(SP)(DX*1)
-	VMULPS       Z3, Z3, Z5
-	VMULPS       Z3, Z5, Z3
-	VMULPS       Z4, Z3, Z3
-	VMULPS       Z4, Z5, Z5
-	VMULPS       Z4, Z5, Z4
-	VMOVUPS      Z3, 7168(SP)(DX*1)
-	VMOVUPS      Z4, 11264(SP)(DX*1)
-	VADDPS       Z3, Z17, Z17
-	VADDPS       Z4, Z18, Z18
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
-	JL           first3
-	VMOVUPS      Z17, 12672(SP)
-	VMOVUPS      Z18, 12736(SP)
-	MOVQ         x+8(FP), CX
-	VBROADCASTSS const4b400000<>+0(SB), Z0
-	VBROADCASTSS const007fffff<>+0(SB), Z1
-	VBROADCASTSS const00400000<>+0(SB), Z2
-	MOVL         $0x00000005, BX
-
-sweep:
-	XORL DX, DX
-	MOVQ $0x00000000, SI
-
-improve:
-	VMOVUPS      (CX)(SI*1), Z3
-	VMOVUPS      (SP)(SI*1), Z4
-	VMOVUPS      12288(SP), Z5
-	VSUBPS       4096(SP)(SI*1), Z5, Z5
-	VMOVUPS      12352(SP), Z6
-	VSUBPS       8192(SP)(SI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
+	VMOVUPS      (DX)(BX*1), Z5
+	VMULPS       Z5, Z3, Z6
+	VRNDSCALEPS  $0x08, Z6, Z6
+	VPMINUD      Z0, Z6, Z6
+	VPMINSD      Z2, Z6, Z6
+	VMOVUPS      Z6, (AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z7
+	VSUBPS       Z7, Z6, Z7
+	VBROADCASTSS const3eff7cee<>+0(SB), Z8
+	VADDPS       Z8, Z6, Z8
+	VBROADCASTSS constc0800000<>+0(SB), Z9
+	VCMPPS       $0x12, Z9, Z6, K2
+	VBROADCASTSS const7f800000<>+0(SB), Z9
 	VBROADCASTSS const80000000<>+0(SB), Z10
 	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVAPS      Z9, K2, Z7
+	VBROADCASTSS const40400000<>+0(SB), Z9
+	VCMPPS       $0x1d, Z9, Z6, K2
+	VBROADCASTSS const7f800000<>+0(SB), Z9
+	VMOVAPS      Z9, K2, Z8
+	VMOVUPS      Z7, 12288(AX)(BX*1)
+	VMOVUPS      Z8, 16384(AX)(BX*1)
+	VMULPS       Z5, Z5, Z7
+	VMULPS       Z5, Z7, Z5
+	VMULPS       Z6, Z5, Z5
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VMOVUPS      Z5, 4096(AX)(BX*1)
+	VMOVUPS      Z6, 8192(AX)(BX*1)
+	VADDPS       Z5, Z4, Z4
+	VADDPS       Z6, Z1, Z1
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first0
+	VMOVAPS      Z4, Z0
+	VMOVAPS      Z1, Z1
+	MOVQ         x+8(FP), DX
+	ADDQ         $0x00000400, DX
+	VBROADCASTSS const26901d7d<>+0(SB), Z2
+	VXORPS       Z3, Z3, Z3
+	VXORPS       Z4, Z4, Z4
+	VBROADCASTSS const7fffffff<>+0(SB), Z5
+	MOVQ         $0x00000000, BX
+
+peak1:
+	VMOVUPS      (DX)(BX*1), Z6
+	VPANDD       Z5, Z6, Z7
+	VCMPPS       $0x1e, Z4, Z7, K2
+	VMOVAPS      Z7, K2, Z4
+	VMOVAPS      Z6, K2, Z3
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           peak1
+	VCMPPS       $0x11, Z2, Z4, K2
+	VBROADCASTSS const3f800000<>+0(SB), Z2
+	VMOVAPS      Z2, K2, Z3
+	VBROADCASTSS constc0800000<>+0(SB), Z2
+	VBROADCASTSS const40400000<>+0(SB), Z4
+	VDIVPS       Z3, Z2, Z5
+	VXORPS       Z6, Z6, Z6
+	VXORPS       Z3, Z3, Z3
+	MOVQ         $0x00000000, BX
+
+first1:
+	VMOVUPS      (DX)(BX*1), Z7
+	VMULPS       Z7, Z5, Z8
+	VRNDSCALEPS  $0x08, Z8, Z8
+	VPMINUD      Z2, Z8, Z8
+	VPMINSD      Z4, Z8, Z8
+	VMOVUPS      Z8, 1024(AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z9
+	VSUBPS       Z9, Z8, Z9
+	VBROADCASTSS const3eff7cee<>+0(SB), Z10
+	VADDPS       Z10, Z8, Z10
+	VBROADCASTSS constc0800000<>+0(SB), Z11
+	VCMPPS       $0x12, Z11, Z8, K3
+	VBROADCASTSS const7f800000<>+0(SB), Z11
+	VBROADCASTSS const80000000<>+0(SB), Z12
+	VPXORD       Z12, Z11, Z11
+	VMOVAPS      Z11, K3, Z9
+	VBROADCASTSS const40400000<>+0(SB), Z11
+	VCMPPS       $0x1d, Z11, Z8, K3
+	VBROADCASTSS const7f800000<>+0(SB), Z11
+	VMOVAPS      Z11, K3, Z10
+	VMOVUPS      Z9, 13312(AX)(BX*1)
+	VMOVUPS      Z10, 17408(AX)(BX*1)
+	VMULPS       Z7, Z7, Z9
+	VMULPS       Z7, Z9, Z7
+	VMULPS       Z8, Z7, Z7
+	VMULPS       Z8, Z9, Z9
+	VMULPS       Z8, Z9, Z8
+	VMOVUPS      Z7, 5120(AX)(BX*1)
+	VMOVUPS      Z8, 9216(AX)(BX*1)
+	VADDPS       Z7, Z6, Z6
+	VADDPS       Z8, Z3, Z3
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first1
+	VMOVAPS      Z6, Z2
+	VMOVAPS      Z3, Z3
+	MOVQ         x+8(FP), DX
+	ADDQ         $0x00000800, DX
+	VBROADCASTSS const26901d7d<>+0(SB), Z4
+	VXORPS       Z5, Z5, Z5
+	VXORPS       Z6, Z6, Z6
+	VBROADCASTSS const7fffffff<>+0(SB), Z7
+	MOVQ         $0x00000000, BX
+
+peak2:
+	VMOVUPS      (DX)(BX*1), Z8
+	VPANDD       Z7, Z8, Z9
+	VCMPPS       $0x1e, Z6, Z9, K3
+	VMOVAPS      Z9, K3, Z6
+	VMOVAPS      Z8, K3, Z5
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           peak2
+	VCMPPS       $0x11, Z4, Z6, K3
+	VBROADCASTSS const3f800000<>+0(SB), Z4
+	VMOVAPS      Z4, K3, Z5
+	VBROADCASTSS constc0800000<>+0(SB), Z4
+	VBROADCASTSS const40400000<>+0(SB), Z6
+	VDIVPS       Z5, Z4, Z7
+	VXORPS       Z8, Z8, Z8
+	VXORPS       Z5, Z5, Z5
+	MOVQ         $0x00000000, BX
+
+first2:
+	VMOVUPS      (DX)(BX*1), Z9
+	VMULPS       Z9, Z7, Z10
+	VRNDSCALEPS  $0x08, Z10, Z10
+	VPMINUD      Z4, Z10, Z10
+	VPMINSD      Z6, Z10, Z10
+	VMOVUPS      Z10, 2048(AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z11
+	VSUBPS       Z11, Z10, Z11
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VADDPS       Z12, Z10, Z12
+	VBROADCASTSS constc0800000<>+0(SB), Z13
+	VCMPPS       $0x12, Z13, Z10, K4
+	VBROADCASTSS const7f800000<>+0(SB), Z13
+	VBROADCASTSS const80000000<>+0(SB), Z14
+	VPXORD       Z14, Z13, Z13
+	VMOVAPS      Z13, K4, Z11
+	VBROADCASTSS const40400000<>+0(SB), Z13
+	VCMPPS       $0x1d, Z13, Z10, K4
+	VBROADCASTSS const7f800000<>+0(SB), Z13
+	VMOVAPS      Z13, K4, Z12
+	VMOVUPS      Z11, 14336(AX)(BX*1)
+	VMOVUPS      Z12, 18432(AX)(BX*1)
+	VMULPS       Z9, Z9, Z11
+	VMULPS       Z9, Z11, Z9
+	VMULPS       Z10, Z9, Z9
+	VMULPS       Z10, Z11, Z11
+	VMULPS       Z10, Z11, Z10
+	VMOVUPS      Z9, 6144(AX)(BX*1)
+	VMOVUPS      Z10, 10240(AX)(BX*1)
+	VADDPS       Z9, Z8, Z8
+	VADDPS       Z10, Z5, Z5
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first2
+	VMOVAPS      Z8, Z4
+	VMOVAPS      Z5, Z5
+	MOVQ         x+8(FP), DX
+	ADDQ         $0x00000c00, DX
+	VBROADCASTSS const26901d7d<>+0(SB), Z6
+	VXORPS       Z7, Z7, Z7
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS const7fffffff<>+0(SB), Z9
+	MOVQ         $0x00000000, BX
+
+peak3:
+	VMOVUPS      (DX)(BX*1), Z10
+	VPANDD       Z9, Z10, Z11
+	VCMPPS       $0x1e, Z8, Z11, K4
+	VMOVAPS      Z11, K4, Z8
+	VMOVAPS      Z10, K4, Z7
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           peak3
+	VCMPPS       $0x11, Z6, Z8, K4
+	VBROADCASTSS const3f800000<>+0(SB), Z6
+	VMOVAPS      Z6, K4, Z7
+	VBROADCASTSS constc0800000<>+0(SB), Z6
+	VBROADCASTSS const40400000<>+0(SB), Z8
+	VDIVPS       Z7, Z6, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z7, Z7, Z7
+	MOVQ         $0x00000000, BX
+
+first3:
+	VMOVUPS      (DX)(BX*1), Z11
+	VMULPS       Z11, Z9, Z12
+	VRNDSCALEPS  $0x08, Z12, Z12
+	VPMINUD      Z6, Z12, Z12
+	VPMINSD      Z8, Z12, Z12
+	VMOVUPS      Z12, 3072(AX)(BX*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VSUBPS       Z13, Z12, Z13
+	VBROADCASTSS const3eff7cee<>+0(SB), Z14
+	VADDPS       Z14, Z12, Z14
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z12, K5
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z16
+	VPXORD       Z16, Z15, Z15
+	VMOVAPS      Z15, K5, Z13
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z12, K5
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K5, Z14
+	VMOVUPS      Z13, 15360(AX)(BX*1)
+	VMOVUPS      Z14, 19456(AX)(BX*1)
+	VMULPS       Z11, Z11, Z13
+	VMULPS       Z11, Z13, Z11
+	VMULPS       Z12, Z11, Z11
+	VMULPS       Z12, Z13, Z13
+	VMULPS       Z12, Z13, Z12
+	VMOVUPS      Z11, 7168(AX)(BX*1)
+	VMOVUPS      Z12, 11264(AX)(BX*1)
+	VADDPS       Z11, Z10, Z10
+	VADDPS       Z12, Z7, Z7
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
+	JL           first3
+	VMOVAPS      Z10, Z6
+	VMOVAPS      Z7, Z7
+	MOVQ         x+8(FP), DX
+	VBROADCASTSS const4b400000<>+0(SB), Z8
+	VBROADCASTSS const007fffff<>+0(SB), Z9
+	VBROADCASTSS const00400000<>+0(SB), Z10
+	MOVL         $0x00000001, BX
+	MOVL         $0x00000005, SI
+	XORL         DI, DI
+
+sweep:
+	MOVQ $0x00000000, R8
+
+improve:
+	VMOVUPS      (DX)(R8*1), Z11
+	VSUBPS       4096(AX)(R8*1), Z0, Z12
+	VSUBPS       8192(AX)(R8*1), Z1, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       16384(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       12288(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VPXORD       Z19, Z19, Z19
-	VCMPPS       $0x1e, Z19, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep0
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12288(SP), Z9
-	VMOVUPS      12352(SP), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      (AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z20, Z20, Z20
-	VCMPPS       $0x1e, Z20, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z1, Z15, Z15
+	VMULPS       Z0, Z0, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, DI
-	ORL          DI, DX
-	VMOVUPS      12288(SP), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12288(SP)
-	VMOVUPS      12352(SP), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12352(SP)
-	VMOVUPS      (SP)(SI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, (SP)(SI*1)
-	VMOVUPS      4096(SP)(SI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 4096(SP)(SI*1)
-	VMOVUPS      8192(SP)(SI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 8192(SP)(SI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z0
+	VMOVAPS      Z13, K5, Z1
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      (AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, (AX)(R8*1)
+	VMOVUPS      4096(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 4096(AX)(R8*1)
+	VMOVUPS      8192(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 8192(AX)(R8*1)
+	VMOVUPS      12288(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 12288(AX)(R8*1)
+	VMOVUPS      16384(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 16384(AX)(R8*1)
 
 keep0:
-	VMOVUPS      1024(CX)(SI*1), Z3
-	VMOVUPS      1024(SP)(SI*1), Z4
-	VMOVUPS      12416(SP), Z5
-	VSUBPS       5120(SP)(SI*1), Z5, Z5
-	VMOVUPS      12480(SP), Z6
-	VSUBPS       9216(SP)(SI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      1024(DX)(R8*1), Z11
+	VSUBPS       5120(AX)(R8*1), Z2, Z12
+	VSUBPS       9216(AX)(R8*1), Z3, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       17408(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       13312(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VPXORD       Z21, Z21, Z21
-	VCMPPS       $0x1e, Z21, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep1
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12416(SP), Z9
-	VMOVUPS      12480(SP), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      1024(AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z22, Z22, Z22
-	VCMPPS       $0x1e, Z22, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z3, Z15, Z15
+	VMULPS       Z2, Z2, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, DI
-	ORL          DI, DX
-	VMOVUPS      12416(SP), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12416(SP)
-	VMOVUPS      12480(SP), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12480(SP)
-	VMOVUPS      1024(SP)(SI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, 1024(SP)(SI*1)
-	VMOVUPS      5120(SP)(SI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 5120(SP)(SI*1)
-	VMOVUPS      9216(SP)(SI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 9216(SP)(SI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z2
+	VMOVAPS      Z13, K5, Z3
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      1024(AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, 1024(AX)(R8*1)
+	VMOVUPS      5120(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 5120(AX)(R8*1)
+	VMOVUPS      9216(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 9216(AX)(R8*1)
+	VMOVUPS      13312(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 13312(AX)(R8*1)
+	VMOVUPS      17408(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 17408(AX)(R8*1)
 
 keep1:
-	VMOVUPS      2048(CX)(SI*1), Z3
-	VMOVUPS      2048(SP)(SI*1), Z4
-	VMOVUPS      12544(SP), Z5
-	VSUBPS       6144(SP)(SI*1), Z5, Z5
-	VMOVUPS      12608(SP), Z6
-	VSUBPS       10240(SP)(SI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      2048(DX)(R8*1), Z11
+	VSUBPS       6144(AX)(R8*1), Z4, Z12
+	VSUBPS       10240(AX)(R8*1), Z5, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       18432(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       14336(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VPXORD       Z23, Z23, Z23
-	VCMPPS       $0x1e, Z23, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep2
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12544(SP), Z9
-	VMOVUPS      12608(SP), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      2048(AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z24, Z24, Z24
-	VCMPPS       $0x1e, Z24, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z5, Z15, Z15
+	VMULPS       Z4, Z4, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, DI
-	ORL          DI, DX
-	VMOVUPS      12544(SP), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12544(SP)
-	VMOVUPS      12608(SP), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12608(SP)
-	VMOVUPS      2048(SP)(SI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, 2048(SP)(SI*1)
-	VMOVUPS      6144(SP)(SI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 6144(SP)(SI*1)
-	VMOVUPS      10240(SP)(SI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 10240(SP)(SI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z4
+	VMOVAPS      Z13, K5, Z5
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      2048(AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, 2048(AX)(R8*1)
+	VMOVUPS      6144(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 6144(AX)(R8*1)
+	VMOVUPS      10240(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 10240(AX)(R8*1)
+	VMOVUPS      14336(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 14336(AX)(R8*1)
+	VMOVUPS      18432(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 18432(AX)(R8*1)
 
 keep2:
-	VMOVUPS      3072(CX)(SI*1), Z3
-	VMOVUPS      3072(SP)(SI*1), Z4
-	VMOVUPS      12672(SP), Z5
-	VSUBPS       7168(SP)(SI*1), Z5, Z5
-	VMOVUPS      12736(SP), Z6
-	VSUBPS       11264(SP)(SI*1), Z6, Z6
-	VMULPS       Z6, Z3, Z7
-	VMULPS       Z5, Z4, Z8
-	VSUBPS       Z8, Z7, Z8
-	VBROADCASTSS const3eff7cee<>+0(SB), Z9
-	VMULPS       Z5, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z8, K5
-	VBROADCASTSS const40400000<>+0(SB), Z10
-	VCMPPS       $0x11, Z10, Z4, K6
-	KANDW        K6, K5, K5
-	VBROADCASTSS const80000000<>+0(SB), Z10
-	VPXORD       Z10, Z9, Z9
-	VCMPPS       $0x11, Z9, Z8, K6
-	VBROADCASTSS constc0800000<>+0(SB), Z8
-	VCMPPS       $0x1e, Z8, Z4, K7
-	KANDW        K7, K6, K6
+	VMOVUPS      3072(DX)(R8*1), Z11
+	VSUBPS       7168(AX)(R8*1), Z6, Z12
+	VSUBPS       11264(AX)(R8*1), Z7, Z13
+	VMULPS       Z13, Z11, Z14
+	VMULPS       19456(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x1e, Z15, Z14, K5
+	VMULPS       15360(AX)(R8*1), Z12, Z15
+	VCMPPS       $0x11, Z15, Z14, K6
 	KORW         K6, K5, K5
-	VBROADCASTSS const0554ad2e<>+0(SB), Z8
-	VCMPPS       $0x11, Z8, Z5, K6
+	VBROADCASTSS const0554ad2e<>+0(SB), Z15
+	VCMPPS       $0x11, Z15, Z12, K6
 	KORW         K6, K5, K5
-	VPXORD       Z25, Z25, Z25
-	VCMPPS       $0x1e, Z25, Z5, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z12, K6
 	KANDW        K6, K5, K5
 	KORTESTW     K5, K5
 	JE           keep3
-	VDIVPS       Z5, Z7, Z7
-	VADDPS       Z0, Z7, Z7
-	VPANDD       Z1, Z7, Z7
-	VPSUBD       Z2, Z7, Z7
-	VBROADCASTSS constfffffffc<>+0(SB), Z8
-	VPMAXSD      Z8, Z7, Z7
-	VBROADCASTSS const00000003<>+0(SB), Z8
-	VPMINSD      Z8, Z7, Z7
-	VCVTDQ2PS    Z7, Z7
-	VMULPS       Z3, Z3, Z8
-	VMULPS       Z3, Z8, Z3
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z7, Z8, Z8
-	VADDPS       Z3, Z5, Z5
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      12672(SP), Z9
-	VMOVUPS      12736(SP), Z10
-	VCMPPS       $0x04, Z4, Z7, K6
+	VMOVUPS      3072(AX)(R8*1), Z15
+	VDIVPS       Z12, Z14, Z14
+	VADDPS       Z8, Z14, Z14
+	VPANDD       Z9, Z14, Z14
+	VPSUBD       Z10, Z14, Z14
+	VBROADCASTSS constfffffffc<>+0(SB), Z16
+	VPMAXSD      Z16, Z14, Z14
+	VBROADCASTSS const00000003<>+0(SB), Z16
+	VPMINSD      Z16, Z14, Z14
+	VCVTDQ2PS    Z14, Z14
+	VMULPS       Z11, Z11, Z16
+	VMULPS       Z11, Z16, Z11
+	VMULPS       Z14, Z11, Z11
+	VMULPS       Z14, Z16, Z16
+	VMULPS       Z14, Z16, Z16
+	VADDPS       Z11, Z12, Z12
+	VADDPS       Z16, Z13, Z13
+	VCMPPS       $0x04, Z15, Z14, K6
 	KANDW        K6, K5, K5
-	VPXORD       Z26, Z26, Z26
-	VCMPPS       $0x1e, Z26, Z6, K6
+	VXORPS       Z15, Z15, Z15
+	VCMPPS       $0x1e, Z15, Z13, K6
 	KANDW        K6, K5, K5
-	VMULPS       Z5, Z5, Z4
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z9, Z9, Z9
-	VMULPS       Z6, Z9, Z9
-	VCMPPS       $0x1e, Z9, Z4, K6
+	VMULPS       Z12, Z12, Z15
+	VMULPS       Z7, Z15, Z15
+	VMULPS       Z6, Z6, Z17
+	VMULPS       Z13, Z17, Z17
+	VCMPPS       $0x1e, Z17, Z15, K6
 	KANDW        K6, K5, K5
-	KMOVW        K5, DI
-	ORL          DI, DX
-	VMOVUPS      12672(SP), Z4
-	VMOVAPS      Z5, K5, Z4
-	VMOVUPS      Z4, 12672(SP)
-	VMOVUPS      12736(SP), Z4
-	VMOVAPS      Z6, K5, Z4
-	VMOVUPS      Z4, 12736(SP)
-	VMOVUPS      3072(SP)(SI*1), Z4
-	VMOVAPS      Z7, K5, Z4
-	VMOVUPS      Z4, 3072(SP)(SI*1)
-	VMOVUPS      7168(SP)(SI*1), Z4
-	VMOVAPS      Z3, K5, Z4
-	VMOVUPS      Z4, 7168(SP)(SI*1)
-	VMOVUPS      11264(SP)(SI*1), Z3
-	VMOVAPS      Z8, K5, Z3
-	VMOVUPS      Z3, 11264(SP)(SI*1)
+	KMOVW        K5, R9
+	TESTL        R9, R9
+	CMOVLNE      DI, BX
+	VMOVAPS      Z12, K5, Z6
+	VMOVAPS      Z13, K5, Z7
+	VBROADCASTSS const3eff7cee<>+0(SB), Z12
+	VSUBPS       Z12, Z14, Z12
+	VBROADCASTSS const3eff7cee<>+0(SB), Z13
+	VADDPS       Z13, Z14, Z13
+	VBROADCASTSS constc0800000<>+0(SB), Z15
+	VCMPPS       $0x12, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VBROADCASTSS const80000000<>+0(SB), Z17
+	VPXORD       Z17, Z15, Z15
+	VMOVAPS      Z15, K6, Z12
+	VBROADCASTSS const40400000<>+0(SB), Z15
+	VCMPPS       $0x1d, Z15, Z14, K6
+	VBROADCASTSS const7f800000<>+0(SB), Z15
+	VMOVAPS      Z15, K6, Z13
+	VMOVUPS      3072(AX)(R8*1), Z15
+	VMOVAPS      Z14, K5, Z15
+	VMOVUPS      Z15, 3072(AX)(R8*1)
+	VMOVUPS      7168(AX)(R8*1), Z14
+	VMOVAPS      Z11, K5, Z14
+	VMOVUPS      Z14, 7168(AX)(R8*1)
+	VMOVUPS      11264(AX)(R8*1), Z11
+	VMOVAPS      Z16, K5, Z11
+	VMOVUPS      Z11, 11264(AX)(R8*1)
+	VMOVUPS      15360(AX)(R8*1), Z11
+	VMOVAPS      Z12, K5, Z11
+	VMOVUPS      Z11, 15360(AX)(R8*1)
+	VMOVUPS      19456(AX)(R8*1), Z11
+	VMOVAPS      Z13, K5, Z11
+	VMOVUPS      Z11, 19456(AX)(R8*1)
 
 keep3:
-	ADDQ  $0x40, SI
-	CMPQ  SI, AX
-	JL    improve
-	TESTL DX, DX
-	JE    settled
-	DECL  BX
-	JNE   sweep
+	INCL BX
+	CMPL BX, $0x11
+	JE   settled
+	ADDQ $0x40, R8
+	CMPQ R8, CX
+	JL   improve
+	DECL SI
+	JNE  sweep
 
 settled:
-	VPXORD       Z27, Z27, Z27
-	VBROADCASTSS const40800000<>+0(SB), Z0
-	MOVQ         codes+0(FP), CX
-	ADDQ         $0x00000000, CX
-	MOVQ         $0x00000000, DX
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS const40800000<>+0(SB), Z9
+	MOVQ         codes+0(FP), DX
+	ADDQ         $0x00000000, DX
+	MOVQ         $0x00000000, BX
 
 codes0:
-	VADDPS       (SP)(DX*1), Z0, Z1
-	VMOVAPS      Z27, K1, Z1
-	VCVTTPS2DQ   Z1, Z1
-	VPMOVDB      Z1, (CX)
-	ADDQ         $0x10, CX
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
+	VADDPS       (AX)(BX*1), Z9, Z10
+	VMOVAPS      Z8, K1, Z10
+	VCVTTPS2DQ   Z10, Z10
+	VPMOVDB      Z10, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
 	JL           codes0
-	VMOVUPS      12288(SP), Z0
-	VMOVUPS      12352(SP), Z1
-	VCMPPS       $0x1e, Z27, Z1, K5
+	VCMPPS       $0x1e, Z8, Z1, K5
 	KANDNW       K5, K1, K1
 	VDIVPS       Z1, Z0, Z0
 	VMOVAPS.Z    Z0, K1, Z0
-	MOVQ         scale+16(FP), CX
-	VMOVUPS      Z0, (CX)
-	VPXORD       Z28, Z28, Z28
-	VBROADCASTSS const40800000<>+0(SB), Z0
-	MOVQ         codes+0(FP), CX
-	ADDQ         $0x00000100, CX
-	MOVQ         $0x00000000, DX
+	MOVQ         scale+16(FP), DX
+	VMOVUPS      Z0, (DX)
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
+	MOVQ         codes+0(FP), DX
+	ADDQ         $0x00000100, DX
+	MOVQ         $0x00000000, BX
 
 codes1:
-	VADDPS       1024(SP)(DX*1), Z0, Z1
-	VMOVAPS      Z28, K2, Z1
-	VCVTTPS2DQ   Z1, Z1
-	VPMOVDB      Z1, (CX)
-	ADDQ         $0x10, CX
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
+	VADDPS       1024(AX)(BX*1), Z1, Z8
+	VMOVAPS      Z0, K2, Z8
+	VCVTTPS2DQ   Z8, Z8
+	VPMOVDB      Z8, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
 	JL           codes1
-	VMOVUPS      12416(SP), Z0
-	VMOVUPS      12480(SP), Z1
-	VCMPPS       $0x1e, Z28, Z1, K1
+	VCMPPS       $0x1e, Z0, Z3, K1
 	KANDNW       K1, K2, K1
-	VDIVPS       Z1, Z0, Z0
+	VDIVPS       Z3, Z2, Z0
 	VMOVAPS.Z    Z0, K1, Z0
-	MOVQ         scale+16(FP), CX
-	VMOVUPS      Z0, 64(CX)
-	VPXORD       Z29, Z29, Z29
-	VBROADCASTSS const40800000<>+0(SB), Z0
-	MOVQ         codes+0(FP), CX
-	ADDQ         $0x00000200, CX
-	MOVQ         $0x00000000, DX
+	MOVQ         scale+16(FP), DX
+	VMOVUPS      Z0, 64(DX)
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
+	MOVQ         codes+0(FP), DX
+	ADDQ         $0x00000200, DX
+	MOVQ         $0x00000000, BX
 
 codes2:
-	VADDPS       2048(SP)(DX*1), Z0, Z1
-	VMOVAPS      Z29, K3, Z1
-	VCVTTPS2DQ   Z1, Z1
-	VPMOVDB      Z1, (CX)
-	ADDQ         $0x10, CX
-	ADDQ         $0x40, DX
-	CMPQ         DX, AX
+	VADDPS       2048(AX)(BX*1), Z1, Z2
+	VMOVAPS      Z0, K3, Z2
+	VCVTTPS2DQ   Z2, Z2
+	VPMOVDB      Z2, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, CX
 	JL           codes2
-	VMOVUPS      12544(SP), Z0
-	VMOVUPS      12608(SP), Z1
-	VCMPPS       $0x1e, Z29, Z1, K1
+	VCMPPS       $0x1e, Z0, Z5, K1
 	KANDNW       K1, K3, K1
-	VDIVPS       Z1, Z0, Z0
+	VDIVPS       Z5, Z4, Z0
 	VMOVAPS.Z    Z0, K1, Z0
-	MOVQ         scale+16(FP), CX
-	VMOVUPS      Z0, 128(CX)
-	VPXORD       Z30, Z30, Z30
-	VBROADCASTSS const40800000<>+0(SB), Z0
-	MOVQ         codes+0(FP), CX
-	ADDQ         $0x00000300, CX
-	MOVQ         $0x00000000, DX
+	MOVQ         scale+16(FP), DX
+	VMOVUPS      Z0, 128(DX)
+	VXORPS       Z0, Z0, Z0
+	VBROADCASTSS const40800000<>+0(SB), Z1
+	MOVQ         codes+0(FP), DX
+	ADDQ         $0x00000300, DX
+	MOVQ         $0x00000000, BX
 
 codes3:
-	VADDPS     3072(SP)(DX*1), Z0, Z1
-	VMOVAPS    Z30, K4, Z1
-	VCVTTPS2DQ Z1, Z1
-	VPMOVDB    Z1, (CX)
-	ADDQ       $0x10, CX
-	ADDQ       $0x40, DX
-	CMPQ       DX, AX
+	VADDPS     3072(AX)(BX*1), Z1, Z2
+	VMOVAPS    Z0, K4, Z2
+	VCVTTPS2DQ Z2, Z2
+	VPMOVDB    Z2, (DX)
+	ADDQ       $0x10, DX
+	ADDQ       $0x40, BX
+	CMPQ       BX, CX
 	JL         codes3
-	VMOVUPS    12672(SP), Z0
-	VMOVUPS    12736(SP), Z1
-	VCMPPS     $0x1e, Z30, Z1, K1
+	VCMPPS     $0x1e, Z0, Z7, K1
 	KANDNW     K1, K4, K1
-	VDIVPS     Z1, Z0, Z0
+	VDIVPS     Z7, Z6, Z0
 	VMOVAPS.Z  Z0, K1, Z0
 	MOVQ       scale+16(FP), AX
 	VMOVUPS    Z0, 192(AX)
@@ -1578,6 +2692,12 @@ GLOBL constc0800000<>(SB), RODATA|NOPTR, $4
 DATA const40400000<>+0(SB)/4, $0x40400000
 GLOBL const40400000<>(SB), RODATA|NOPTR, $4
 
+DATA const3eff7cee<>+0(SB)/4, $0x3eff7cee
+GLOBL const3eff7cee<>(SB), RODATA|NOPTR, $4
+
+DATA const7f800000<>+0(SB)/4, $0x7f800000
+GLOBL const7f800000<>(SB), RODATA|NOPTR, $4
+
 DATA const4b400000<>+0(SB)/4, $0x4b400000
 GLOBL const4b400000<>(SB), RODATA|NOPTR, $4
 
@@ -1586,9 +2706,6 @@ GLOBL const007fffff<>(SB), RODATA|NOPTR, $4
 
 DATA const00400000<>+0(SB)/4, $0x00400000
 GLOBL const00400000<>(SB), RODATA|NOPTR, $4
-
-DATA const3eff7cee<>+0(SB)/4, $0x3eff7cee
-GLOBL const3eff7cee<>(SB), RODATA|NOPTR, $4
 
 DATA const0554ad2e<>+0(SB)/4, $0x0554ad2e
 GLOBL const0554ad2e<>(SB), RODATA|NOPTR, $4
@@ -1603,191 +2720,193 @@ DATA const40800000<>+0(SB)/4, $0x40800000
 GLOBL const40800000<>(SB), RODATA|NOPTR, $4
 
 // func posAVX512(codes *uint8, x *float32, w *float32, n int, levels int32, scale *float32)
-// Requires: AVX, AVX512F
-TEXT ·posAVX512(SB), $2112-48
-	MOVQ   x+8(FP), AX
-	MOVQ   w+16(FP), CX
-	MOVQ   n+24(FP), DX
-	SHLQ   $0x06, DX
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   $0x00000000, BX
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·posAVX512(SB), $2176-48
+	LEAQ   64(SP), AX
+	ANDQ   $-64, AX
+	MOVQ   x+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   n+24(FP), BX
+	SHLQ   $0x06, BX
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	MOVQ   $0x00000000, SI
 
 peak:
-	VMOVUPS      (AX)(BX*1), Z2
+	VMOVUPS      (CX)(SI*1), Z2
 	VMAXPS       Z1, Z2, Z1
-	ADDQ         $0x40, BX
-	CMPQ         BX, DX
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
 	JL           peak
 	VBROADCASTSS const26901d7d<>+0(SB), Z2
 	VCMPPS       $0x11, Z2, Z1, K1
 	VBROADCASTSS const3f800000<>+0(SB), Z2
 	VMOVAPS      Z2, K1, Z1
-	MOVL         levels+32(FP), BX
-	VMOVD        BX, X2
+	MOVL         levels+32(FP), SI
+	VMOVD        SI, X2
 	VPBROADCASTD X2, Z2
-	VCVTDQ2PS    Z2, Z7
-	VBROADCASTSS const4b400000<>+0(SB), Z8
-	VBROADCASTSS const007fffff<>+0(SB), Z9
-	VBROADCASTSS const00400000<>+0(SB), Z10
-	VDIVPS       Z1, Z7, Z11
-	VPXORD       Z3, Z3, Z3
-	VBROADCASTSS const3f800000<>+0(SB), Z12
-	VDIVPS       Z11, Z12, Z12
-	MOVQ         $0x00000000, BX
-
-exact:
-	VMULPS       (AX)(BX*1), Z11, Z13
-	VADDPS       Z8, Z13, Z13
-	VPANDD       Z9, Z13, Z13
-	VPSUBD       Z10, Z13, Z13
-	VBROADCASTSS const000000ff<>+0(SB), Z14
-	VPANDD       Z14, Z13, Z13
-	VMOVUPS      (AX)(BX*1), Z14
-	VCVTDQ2PS    Z13, Z13
-	VMULPS       Z13, Z12, Z13
-	VSUBPS       Z13, Z14, Z13
-	VMULPS       (CX)(BX*1), Z13, Z14
-	VMULPS       Z13, Z14, Z13
-	VADDPS       Z13, Z3, Z3
-	ADDQ         $0x40, BX
-	CMPQ         BX, DX
-	JL           exact
-	VBROADCASTSS constc0800000<>+0(SB), Z12
-	MOVL         $0x00000009, BX
-
-candidate:
-	CMPL         BX, $0x05
-	JE           next
-	VBROADCASTSS const3dcccccd<>+0(SB), Z13
-	VMULPS       Z12, Z13, Z13
-	VADDPS       Z7, Z13, Z13
-	VDIVPS       Z1, Z13, Z13
-	VBROADCASTSS const3f800000<>+0(SB), Z14
-	VDIVPS       Z13, Z14, Z14
-	VPXORD       Z4, Z4, Z4
+	VCVTDQ2PS    Z2, Z3
+	VBROADCASTSS const4b400000<>+0(SB), Z4
+	VBROADCASTSS const007fffff<>+0(SB), Z5
+	VBROADCASTSS const00400000<>+0(SB), Z6
+	VDIVPS       Z1, Z3, Z7
+	VXORPS       Z8, Z8, Z8
+	VBROADCASTSS const3f800000<>+0(SB), Z9
+	VDIVPS       Z7, Z9, Z9
 	MOVQ         $0x00000000, SI
 
+exact:
+	VMULPS       (CX)(SI*1), Z7, Z10
+	VADDPS       Z4, Z10, Z10
+	VPANDD       Z5, Z10, Z10
+	VPSUBD       Z6, Z10, Z10
+	VBROADCASTSS const000000ff<>+0(SB), Z11
+	VPANDD       Z11, Z10, Z10
+	VMOVUPS      (CX)(SI*1), Z11
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z10, Z9, Z10
+	VSUBPS       Z10, Z11, Z10
+	VMULPS       (DX)(SI*1), Z10, Z11
+	VMULPS       Z10, Z11, Z10
+	VADDPS       Z10, Z8, Z8
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
+	JL           exact
+	VBROADCASTSS constc0800000<>+0(SB), Z9
+	MOVL         $0x00000009, SI
+
+candidate:
+	CMPL         SI, $0x05
+	JE           next
+	VBROADCASTSS const3dcccccd<>+0(SB), Z10
+	VMULPS       Z9, Z10, Z10
+	VADDPS       Z3, Z10, Z10
+	VDIVPS       Z1, Z10, Z10
+	VBROADCASTSS const3f800000<>+0(SB), Z11
+	VDIVPS       Z10, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	MOVQ         $0x00000000, DI
+
 error:
-	VMULPS    (AX)(SI*1), Z13, Z15
-	VADDPS    Z8, Z15, Z15
-	VPANDD    Z9, Z15, Z15
-	VPSUBD    Z10, Z15, Z15
-	VPMINSD   Z15, Z2, Z15
-	VMOVUPS   (AX)(SI*1), Z16
-	VCVTDQ2PS Z15, Z15
-	VMULPS    Z15, Z14, Z15
-	VSUBPS    Z15, Z16, Z15
-	VMULPS    (CX)(SI*1), Z15, Z16
-	VMULPS    Z15, Z16, Z15
-	VADDPS    Z15, Z4, Z4
-	ADDQ      $0x40, SI
-	CMPQ      SI, DX
+	VMULPS    (CX)(DI*1), Z10, Z13
+	VADDPS    Z4, Z13, Z13
+	VPANDD    Z5, Z13, Z13
+	VPSUBD    Z6, Z13, Z13
+	VPMINSD   Z13, Z2, Z13
+	VMOVUPS   (CX)(DI*1), Z14
+	VCVTDQ2PS Z13, Z13
+	VMULPS    Z13, Z11, Z13
+	VSUBPS    Z13, Z14, Z13
+	VMULPS    (DX)(DI*1), Z13, Z14
+	VMULPS    Z13, Z14, Z13
+	VADDPS    Z13, Z12, Z12
+	ADDQ      $0x40, DI
+	CMPQ      DI, BX
 	JL        error
-	VCMPPS    $0x11, Z3, Z4, K2
-	VMOVAPS   Z4, K2, Z3
-	VMOVAPS   Z13, K2, Z11
+	VCMPPS    $0x11, Z8, Z12, K2
+	VMOVAPS   Z12, K2, Z8
+	VMOVAPS   Z10, K2, Z7
 
 next:
-	VBROADCASTSS const3f800000<>+0(SB), Z13
-	VADDPS       Z13, Z12, Z12
-	DECL         BX
+	VBROADCASTSS const3f800000<>+0(SB), Z10
+	VADDPS       Z10, Z9, Z9
+	DECL         SI
 	JNE          candidate
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	MOVQ         $0x00000000, BX
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z3, Z3, Z3
+	MOVQ         $0x00000000, SI
 
 fit:
-	VMOVUPS      (AX)(BX*1), Z1
-	VMOVUPS      (CX)(BX*1), Z3
-	VMULPS       Z1, Z11, Z4
-	VADDPS       Z8, Z4, Z4
-	VPANDD       Z9, Z4, Z4
-	VPSUBD       Z10, Z4, Z4
-	VPMINSD      Z4, Z2, Z4
-	VBROADCASTSS const000000ff<>+0(SB), Z7
-	VPANDD       Z7, Z4, Z7
-	VMOVUPS      Z7, (SP)(BX*1)
-	VCVTDQ2PS    Z4, Z4
-	VMULPS       Z1, Z3, Z1
-	VMULPS       Z4, Z1, Z1
-	VADDPS       Z1, Z5, Z5
-	VMULPS       Z4, Z3, Z1
-	VMULPS       Z4, Z1, Z1
-	VADDPS       Z1, Z6, Z6
-	ADDQ         $0x40, BX
-	CMPQ         BX, DX
+	VMOVUPS      (CX)(SI*1), Z8
+	VMOVUPS      (DX)(SI*1), Z9
+	VMULPS       Z8, Z7, Z10
+	VADDPS       Z4, Z10, Z10
+	VPANDD       Z5, Z10, Z10
+	VPSUBD       Z6, Z10, Z10
+	VPMINSD      Z10, Z2, Z10
+	VBROADCASTSS const000000ff<>+0(SB), Z11
+	VPANDD       Z11, Z10, Z11
+	VMOVUPS      Z11, (AX)(SI*1)
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z8, Z9, Z8
+	VMULPS       Z10, Z8, Z8
+	VADDPS       Z8, Z1, Z1
+	VMULPS       Z10, Z9, Z8
+	VMULPS       Z10, Z8, Z8
+	VADDPS       Z8, Z3, Z3
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
 	JL           fit
-	MOVL         $0x00000005, BX
+	MOVL         $0x00000005, SI
 
 sweep:
 	KXORW K3, K3, K3
-	MOVQ  $0x00000000, SI
+	MOVQ  $0x00000000, DI
 
 improve:
-	VMOVUPS      (AX)(SI*1), Z1
-	VMOVUPS      (CX)(SI*1), Z3
-	VMOVUPS      (SP)(SI*1), Z4
-	VCVTDQ2PS    Z4, Z7
-	VMULPS       Z1, Z3, Z11
-	VMULPS       Z7, Z11, Z12
-	VSUBPS       Z12, Z5, Z12
-	VMULPS       Z7, Z3, Z13
-	VMULPS       Z7, Z13, Z7
-	VSUBPS       Z7, Z6, Z7
-	VMULPS       Z7, Z1, Z1
-	VDIVPS       Z12, Z1, Z1
-	VADDPS       Z8, Z1, Z1
-	VPANDD       Z9, Z1, Z1
-	VPSUBD       Z10, Z1, Z1
-	VPMINSD      Z1, Z2, Z1
+	VMOVUPS      (CX)(DI*1), Z7
+	VMOVUPS      (DX)(DI*1), Z8
+	VMOVUPS      (AX)(DI*1), Z9
+	VCVTDQ2PS    Z9, Z10
+	VMULPS       Z7, Z8, Z11
+	VMULPS       Z10, Z11, Z12
+	VSUBPS       Z12, Z1, Z12
+	VMULPS       Z10, Z8, Z13
+	VMULPS       Z10, Z13, Z10
+	VSUBPS       Z10, Z3, Z10
+	VMULPS       Z10, Z7, Z7
+	VDIVPS       Z12, Z7, Z7
+	VADDPS       Z4, Z7, Z7
+	VPANDD       Z5, Z7, Z7
+	VPSUBD       Z6, Z7, Z7
+	VPMINSD      Z7, Z2, Z7
 	VCMPPS       $0x1e, Z0, Z12, K2
-	VCMPPS       $0x1e, Z0, Z7, K4
+	VCMPPS       $0x1e, Z0, Z10, K4
 	KANDW        K4, K2, K2
-	VPCMPEQD     Z4, Z1, K4
+	VPCMPEQD     Z9, Z7, K4
 	KANDNW       K2, K4, K2
-	VCVTDQ2PS    Z1, Z13
+	VCVTDQ2PS    Z7, Z13
 	VMULPS       Z13, Z11, Z11
 	VADDPS       Z11, Z12, Z11
-	VMULPS       Z13, Z3, Z3
-	VMULPS       Z13, Z3, Z3
-	VADDPS       Z3, Z7, Z3
-	VMULPS       Z11, Z11, Z7
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z5, Z5, Z12
-	VMULPS       Z3, Z12, Z12
-	VCMPPS       $0x1e, Z12, Z7, K4
+	VMULPS       Z13, Z8, Z8
+	VMULPS       Z13, Z8, Z8
+	VADDPS       Z8, Z10, Z8
+	VMULPS       Z11, Z11, Z10
+	VMULPS       Z3, Z10, Z10
+	VMULPS       Z1, Z1, Z12
+	VMULPS       Z8, Z12, Z12
+	VCMPPS       $0x1e, Z12, Z10, K4
 	KANDW        K4, K2, K2
-	VMOVAPS      Z11, K2, Z5
-	VMOVAPS      Z3, K2, Z6
-	VBROADCASTSS const000000ff<>+0(SB), Z3
-	VPANDD       Z3, Z1, Z1
-	VMOVAPS      Z1, K2, Z4
-	VMOVUPS      Z4, (SP)(SI*1)
+	VMOVAPS      Z11, K2, Z1
+	VMOVAPS      Z8, K2, Z3
+	VBROADCASTSS const000000ff<>+0(SB), Z8
+	VPANDD       Z8, Z7, Z7
+	VMOVAPS      Z7, K2, Z9
+	VMOVUPS      Z9, (AX)(DI*1)
 	KORW         K2, K3, K3
-	ADDQ         $0x40, SI
-	CMPQ         SI, DX
+	ADDQ         $0x40, DI
+	CMPQ         DI, BX
 	JL           improve
 	KORTESTW     K3, K3
 	JE           settled
-	DECL         BX
+	DECL         SI
 	JNE          sweep
 
 settled:
-	MOVQ codes+0(FP), AX
-	MOVQ $0x00000000, CX
+	MOVQ codes+0(FP), CX
+	MOVQ $0x00000000, DX
 
 codes:
-	VMOVUPS   (SP)(CX*1), Z1
-	VMOVAPS   Z0, K1, Z1
-	VPMOVDB   Z1, (AX)
-	ADDQ      $0x10, AX
-	ADDQ      $0x40, CX
-	CMPQ      CX, DX
+	VMOVUPS   (AX)(DX*1), Z2
+	VMOVAPS   Z0, K1, Z2
+	VPMOVDB   Z2, (CX)
+	ADDQ      $0x10, CX
+	ADDQ      $0x40, DX
+	CMPQ      DX, BX
 	JL        codes
-	VCMPPS    $0x1e, Z0, Z6, K2
+	VCMPPS    $0x1e, Z0, Z3, K2
 	KANDNW    K2, K1, K1
-	VDIVPS    Z6, Z5, Z0
+	VDIVPS    Z3, Z1, Z0
 	VMOVAPS.Z Z0, K1, Z0
 	MOVQ      scale+40(FP), AX
 	VMOVUPS   Z0, (AX)
@@ -1798,128 +2917,130 @@ DATA const000000ff<>+0(SB)/4, $0x000000ff
 GLOBL const000000ff<>(SB), RODATA|NOPTR, $4
 
 // func iq4AVX512(x *float32, w *float32, n int, scale *float32)
-// Requires: AVX, AVX512F
-TEXT ·iq4AVX512(SB), $128-32
-	MOVQ         x+0(FP), AX
-	MOVQ         w+8(FP), CX
-	MOVQ         n+16(FP), DX
-	SHLQ         $0x06, DX
-	VPXORD       Z0, Z0, Z0
-	VPXORD       Z1, Z1, Z1
-	VBROADCASTSS const7fffffff<>+0(SB), Z2
-	MOVQ         $0x00000000, BX
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·iq4AVX512(SB), $192-32
+	LEAQ         64(SP), AX
+	ANDQ         $-64, AX
+	MOVQ         x+0(FP), CX
+	MOVQ         w+8(FP), DX
+	MOVQ         n+16(FP), BX
+	SHLQ         $0x06, BX
+	VBROADCASTSS const26901d7d<>+0(SB), Z0
+	VXORPS       Z1, Z1, Z1
+	VXORPS       Z2, Z2, Z2
+	VBROADCASTSS const7fffffff<>+0(SB), Z3
+	MOVQ         $0x00000000, SI
 
 peak:
-	VMOVUPS      (AX)(BX*1), Z3
-	VPANDD       Z2, Z3, Z4
-	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVUPS      (CX)(SI*1), Z4
+	VPANDD       Z3, Z4, Z5
+	VCMPPS       $0x1e, Z2, Z5, K1
+	VMOVAPS      Z5, K1, Z2
 	VMOVAPS      Z4, K1, Z1
-	VMOVAPS      Z3, K1, Z0
-	ADDQ         $0x40, BX
-	CMPQ         BX, DX
+	ADDQ         $0x40, SI
+	CMPQ         SI, BX
 	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Z2
-	VCMPPS       $0x11, Z2, Z1, K1
-	VBROADCASTSS const3f800000<>+0(SB), Z1
-	VMOVAPS      Z1, K1, Z0
-	VMOVUPS      Z0, 64(SP)
-	VBROADCASTSS const3e000000<>+0(SB), Z1
+	VCMPPS       $0x11, Z0, Z2, K1
+	VBROADCASTSS const3f800000<>+0(SB), Z0
+	VMOVAPS      Z0, K1, Z1
+	VMOVUPS      Z1, 64(AX)
+	VBROADCASTSS const3e000000<>+0(SB), Z0
 	VBROADCASTSS constc3000000<>+0(SB), Z2
 	VBROADCASTSS const42fe0000<>+0(SB), Z3
 	VMOVUPS      iq4Middle<>+0(SB), Z4
-	VMOVUPS      iq4Middle<>+64(SB), Z12
-	VMOVUPS      iq4Below<>+0(SB), Z13
-	VMOVUPS      iq4Below<>+64(SB), Z14
-	VMOVUPS      iq4Above<>+0(SB), Z15
-	VMOVUPS      iq4Above<>+64(SB), Z16
-	VBROADCASTSS constc2fe0000<>+0(SB), Z17
-	VBROADCASTSS const3f800000<>+0(SB), Z18
-	VBROADCASTSS const80000000<>+0(SB), Z19
-	VPXORD       Z19, Z0, Z0
-	VDIVPS       Z17, Z0, Z0
-	VDIVPS       Z0, Z18, Z0
-	VPXORD       Z5, Z5, Z5
-	VPXORD       Z6, Z6, Z6
-	MOVQ         $0x00000000, BX
+	VMOVUPS      iq4Middle<>+64(SB), Z5
+	VMOVUPS      iq4Below<>+0(SB), Z6
+	VMOVUPS      iq4Below<>+64(SB), Z7
+	VMOVUPS      iq4Above<>+0(SB), Z8
+	VMOVUPS      iq4Above<>+64(SB), Z9
+	VBROADCASTSS constc2fe0000<>+0(SB), Z10
+	VBROADCASTSS const3f800000<>+0(SB), Z11
+	VBROADCASTSS const80000000<>+0(SB), Z12
+	VPXORD       Z12, Z1, Z1
+	VDIVPS       Z10, Z1, Z1
+	VDIVPS       Z1, Z11, Z1
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	MOVQ         $0x00000000, SI
 
 first:
-	VMOVUPS          (AX)(BX*1), Z17
-	VMULPS           Z17, Z0, Z18
-	VMINPS           Z18, Z3, Z18
-	VMAXPS           Z18, Z2, Z18
-	VMULPS           Z1, Z18, Z19
-	VCVTPS2DQ.RD_SAE Z19, Z19
-	VMOVAPS          Z19, Z20
-	VPERMI2PS        Z14, Z13, Z20
-	VMOVAPS          Z19, Z21
-	VPERMI2PS        Z12, Z4, Z21
-	VCMPPS           $0x1d, Z21, Z18, K2
-	VMOVAPS          Z19, Z18
-	VPERMI2PS        Z16, Z15, Z18
-	VMOVAPS          Z18, K2, Z20
-	VMULPS           (CX)(BX*1), Z20, Z18
-	VMULPS           Z17, Z18, Z17
-	VADDPS           Z17, Z5, Z5
-	VMULPS           Z20, Z18, Z17
-	VADDPS           Z17, Z6, Z6
-	ADDQ             $0x40, BX
-	CMPQ             BX, DX
+	VMOVUPS          (CX)(SI*1), Z12
+	VMULPS           Z12, Z1, Z13
+	VMINPS           Z13, Z3, Z13
+	VMAXPS           Z13, Z2, Z13
+	VMULPS           Z0, Z13, Z14
+	VCVTPS2DQ.RD_SAE Z14, Z14
+	VMOVAPS          Z14, Z15
+	VPERMI2PS        Z7, Z6, Z15
+	VMOVAPS          Z14, Z16
+	VPERMI2PS        Z5, Z4, Z16
+	VCMPPS           $0x1d, Z16, Z13, K2
+	VMOVAPS          Z14, Z13
+	VPERMI2PS        Z9, Z8, Z13
+	VMOVAPS          Z13, K2, Z15
+	VMULPS           (DX)(SI*1), Z15, Z13
+	VMULPS           Z12, Z13, Z12
+	VADDPS           Z12, Z10, Z10
+	VMULPS           Z15, Z13, Z12
+	VADDPS           Z12, Z11, Z11
+	ADDQ             $0x40, SI
+	CMPQ             SI, BX
 	JL               first
-	VPXORD           Z7, Z7, Z7
-	VCMPPS           $0x1e, Z7, Z6, K2
-	VDIVPS           Z6, Z5, Z0
-	VMOVAPS.Z        Z0, K2, Z0
-	VMULPS           Z5, Z0, Z5
-	VBROADCASTSS     constc3060000<>+0(SB), Z6
-	MOVL             $0x0000000f, BX
+	VXORPS           Z1, Z1, Z1
+	VCMPPS           $0x1e, Z1, Z11, K2
+	VDIVPS           Z11, Z10, Z1
+	VMOVAPS.Z        Z1, K2, Z1
+	VMULPS           Z10, Z1, Z10
+	VBROADCASTSS     constc3060000<>+0(SB), Z11
+	MOVL             $0x0000000f, SI
 
 candidate:
-	VDIVPS 64(SP), Z6, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   $0x00000000, SI
+	VDIVPS 64(AX), Z11, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	MOVQ   $0x00000000, DI
 
 sums:
-	VMOVUPS          (AX)(SI*1), Z17
-	VMULPS           Z17, Z7, Z18
-	VMINPS           Z18, Z3, Z18
-	VMAXPS           Z18, Z2, Z18
-	VMULPS           Z1, Z18, Z19
-	VCVTPS2DQ.RD_SAE Z19, Z19
-	VMOVAPS          Z19, Z20
-	VPERMI2PS        Z14, Z13, Z20
-	VMOVAPS          Z19, Z21
-	VPERMI2PS        Z12, Z4, Z21
-	VCMPPS           $0x1d, Z21, Z18, K2
-	VMOVAPS          Z19, Z18
-	VPERMI2PS        Z16, Z15, Z18
-	VMOVAPS          Z18, K2, Z20
-	VMULPS           (CX)(SI*1), Z20, Z18
-	VMULPS           Z17, Z18, Z17
-	VADDPS           Z17, Z8, Z8
-	VMULPS           Z20, Z18, Z17
-	VADDPS           Z17, Z9, Z9
-	ADDQ             $0x40, SI
-	CMPQ             SI, DX
+	VMOVUPS          (CX)(DI*1), Z15
+	VMULPS           Z15, Z12, Z16
+	VMINPS           Z16, Z3, Z16
+	VMAXPS           Z16, Z2, Z16
+	VMULPS           Z0, Z16, Z17
+	VCVTPS2DQ.RD_SAE Z17, Z17
+	VMOVAPS          Z17, Z18
+	VPERMI2PS        Z7, Z6, Z18
+	VMOVAPS          Z17, Z19
+	VPERMI2PS        Z5, Z4, Z19
+	VCMPPS           $0x1d, Z19, Z16, K2
+	VMOVAPS          Z17, Z16
+	VPERMI2PS        Z9, Z8, Z16
+	VMOVAPS          Z16, K2, Z18
+	VMULPS           (DX)(DI*1), Z18, Z16
+	VMULPS           Z15, Z16, Z15
+	VADDPS           Z15, Z13, Z13
+	VMULPS           Z18, Z16, Z15
+	VADDPS           Z15, Z14, Z14
+	ADDQ             $0x40, DI
+	CMPQ             DI, BX
 	JL               sums
-	VPXORD           Z10, Z10, Z10
-	VCMPPS           $0x1e, Z10, Z9, K2
-	VMULPS           Z8, Z8, Z7
-	VMULPS           Z9, Z5, Z17
-	VCMPPS           $0x1e, Z17, Z7, K3
+	VXORPS           Z12, Z12, Z12
+	VCMPPS           $0x1e, Z12, Z14, K2
+	VMULPS           Z13, Z13, Z12
+	VMULPS           Z14, Z10, Z15
+	VCMPPS           $0x1e, Z15, Z12, K3
 	KANDW            K3, K2, K2
-	VDIVPS           Z9, Z8, Z7
-	VMOVAPS          Z7, K2, Z0
-	VMULPS           Z8, Z0, Z7
-	VMOVAPS          Z7, K2, Z5
-	VBROADCASTSS     const3f800000<>+0(SB), Z7
-	VADDPS           Z7, Z6, Z6
-	DECL             BX
+	VDIVPS           Z14, Z13, Z12
+	VMOVAPS          Z12, K2, Z1
+	VMULPS           Z13, Z1, Z12
+	VMOVAPS          Z12, K2, Z10
+	VBROADCASTSS     const3f800000<>+0(SB), Z12
+	VADDPS           Z12, Z11, Z11
+	DECL             SI
 	JNE              candidate
-	VPXORD           Z11, Z11, Z11
-	VMOVAPS          Z11, K1, Z0
+	VXORPS           Z0, Z0, Z0
+	VMOVAPS          Z0, K1, Z1
 	MOVQ             scale+24(FP), AX
-	VMOVUPS          Z0, (AX)
+	VMOVUPS          Z1, (AX)
 	VZEROUPPER
 	RET
 
@@ -2117,135 +3238,137 @@ GLOBL iq4Code<>(SB), RODATA|NOPTR, $128
 
 // func asymAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, first float32, step float32, steps int32, abs bool, scale *float32, minimum *float32, sum *float32) (ok bool)
 // Requires: AVX, AVX2, SSE
-TEXT ·asymAVX2(SB), $2496-81
-	MOVL $0x00000001, AX
-	XORQ CX, CX
+TEXT ·asymAVX2(SB), $2560-81
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	MOVL $0x00000001, CX
+	XORQ DX, DX
 
 half:
-	MOVQ         n+24(FP), DX
-	SHLQ         $0x06, DX
+	MOVQ         n+24(FP), BX
+	SHLQ         $0x06, BX
 	VXORPS       Y0, Y0, Y0
 	MOVSS        levels+32(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVQ         x+8(FP), BX
-	ADDQ         CX, BX
-	MOVQ         w+16(FP), SI
-	ADDQ         CX, SI
+	MOVQ         x+8(FP), SI
+	ADDQ         DX, SI
+	MOVQ         w+16(FP), DI
+	ADDQ         DX, DI
 	VXORPS       Y2, Y2, Y2
-	VMOVUPS      Y2, 288(SP)
-	VMOVUPS      (BX), Y2
-	VMOVUPS      (SI), Y3
+	VMOVUPS      Y2, 288(AX)
+	VMOVUPS      (SI), Y2
+	VMOVUPS      (DI), Y3
 	VMOVAPS      Y2, Y4
 	VMULPS       Y2, Y3, Y5
-	MOVQ         $0x00000040, DI
+	MOVQ         $0x00000040, R8
 
 extremes0:
-	VMOVUPS      (BX)(DI*1), Y6
-	VMOVUPS      (SI)(DI*1), Y7
+	VMOVUPS      (SI)(R8*1), Y6
+	VMOVUPS      (DI)(R8*1), Y7
 	VMINPS       Y2, Y6, Y2
 	VMAXPS       Y4, Y6, Y4
 	VADDPS       Y7, Y3, Y3
 	VMULPS       Y6, Y7, Y6
 	VADDPS       Y6, Y5, Y5
-	ADDQ         $0x40, DI
-	CMPQ         DI, DX
+	ADDQ         $0x40, R8
+	CMPQ         R8, BX
 	JL           extremes0
-	VMOVUPS      Y3, 64(SP)
-	VMOVUPS      Y5, 96(SP)
-	VMOVUPS      Y2, 32(SP)
+	VMOVUPS      Y3, 64(AX)
+	VMOVUPS      Y5, 96(AX)
+	VMOVUPS      Y2, 32(AX)
 	VMINPS       Y2, Y0, Y2
 	VCMPPS       $0x12, Y2, Y4, Y3
-	VMOVUPS      Y3, 320(SP)
-	VMOVUPS      Y2, 256(SP)
-	VMOVUPS      320(SP), Y3
+	VMOVUPS      Y3, 320(AX)
+	VMOVUPS      Y2, 256(AX)
+	VMOVUPS      320(AX), Y3
 	VBROADCASTSS const3f800000<>+0(SB), Y5
 	VADDPS       Y5, Y2, Y5
 	VBLENDVPS    Y3, Y5, Y4, Y4
-	VMOVUPS      Y4, (SP)
+	VMOVUPS      Y4, (AX)
 	VSUBPS       Y2, Y4, Y3
 	VDIVPS       Y3, Y1, Y3
 	VBROADCASTSS const3f800000<>+0(SB), Y4
 	VDIVPS       Y3, Y4, Y4
-	VMOVUPS      Y4, 160(SP)
-	VMOVUPS      Y3, 192(SP)
-	VMOVUPS      Y2, 224(SP)
-	VMOVUPS      (SP), Y5
+	VMOVUPS      Y4, 160(AX)
+	VMOVUPS      Y3, 192(AX)
+	VMOVUPS      Y2, 224(AX)
+	VMOVUPS      (AX), Y5
 	VSUBPS       Y2, Y5, Y5
 	VCMPPS       $0x1a, Y0, Y5, Y6
-	VMOVUPS      288(SP), Y7
+	VMOVUPS      288(AX), Y7
 	VPOR         Y6, Y7, Y7
-	VMOVUPS      Y7, 288(SP)
+	VMOVUPS      Y7, 288(AX)
 	VBROADCASTSS const4a742400<>+0(SB), Y6
 	VMULPS       Y5, Y3, Y5
 	VCMPPS       $0x1a, Y5, Y6, Y5
-	VMOVUPS      288(SP), Y6
+	VMOVUPS      288(AX), Y6
 	VPOR         Y5, Y6, Y6
-	VMOVUPS      Y6, 288(SP)
-	VMOVUPS      32(SP), Y5
+	VMOVUPS      Y6, 288(AX)
+	VMOVUPS      32(AX), Y5
 	VSUBPS       Y2, Y5, Y5
 	VMULPS       Y5, Y3, Y5
 	VBROADCASTSS constca742400<>+0(SB), Y6
 	VCMPPS       $0x1a, Y6, Y5, Y5
-	VMOVUPS      288(SP), Y6
+	VMOVUPS      288(AX), Y6
 	VPOR         Y5, Y6, Y6
-	VMOVUPS      Y6, 288(SP)
-	MOVQ         $0x00000000, DI
+	VMOVUPS      Y6, 288(AX)
+	MOVQ         $0x00000000, R8
 
 initial0:
-	VMOVUPS  (BX)(DI*1), Y5
+	VMOVUPS  (SI)(R8*1), Y5
 	VSUBPS   Y2, Y5, Y5
 	VMULPS   Y5, Y3, Y5
 	VROUNDPS $0x08, Y5, Y5
-	VMAXPS   Y5, Y0, Y5
-	VMINPS   Y5, Y1, Y5
-	VMOVUPS  Y5, 448(SP)(DI*1)
-	ADDQ     $0x40, DI
-	CMPQ     DI, DX
+	VPMAXSD  Y0, Y5, Y5
+	VPMINSD  Y1, Y5, Y5
+	VMOVUPS  Y5, 448(AX)(R8*1)
+	ADDQ     $0x40, R8
+	CMPQ     R8, BX
 	JL       initial0
 	VXORPS   Y3, Y3, Y3
-	MOVB     abs+48(FP), DI
-	TESTB    DI, DI
+	MOVB     abs+48(FP), R8
+	TESTB    R8, R8
 	JNE      initial0Abs
-	MOVQ     $0x00000000, DI
+	MOVQ     $0x00000000, R8
 
 initial0SquareRow:
-	VMULPS 448(SP)(DI*1), Y4, Y5
+	VMULPS 448(AX)(R8*1), Y4, Y5
 	VADDPS Y2, Y5, Y5
-	VSUBPS (BX)(DI*1), Y5, Y5
+	VSUBPS (SI)(R8*1), Y5, Y5
 	VMULPS Y5, Y5, Y5
-	VMULPS (SI)(DI*1), Y5, Y5
+	VMULPS (DI)(R8*1), Y5, Y5
 	VADDPS Y5, Y3, Y3
-	ADDQ   $0x40, DI
-	CMPQ   DI, DX
+	ADDQ   $0x40, R8
+	CMPQ   R8, BX
 	JL     initial0SquareRow
 	JMP    initial0Done
 
 initial0Abs:
 	VBROADCASTSS const7fffffff<>+0(SB), Y5
-	MOVQ         $0x00000000, DI
+	MOVQ         $0x00000000, R8
 
 initial0AbsRow:
-	VMULPS 448(SP)(DI*1), Y4, Y6
+	VMULPS 448(AX)(R8*1), Y4, Y6
 	VADDPS Y2, Y6, Y6
-	VSUBPS (BX)(DI*1), Y6, Y6
+	VSUBPS (SI)(R8*1), Y6, Y6
 	VPAND  Y5, Y6, Y6
-	VMULPS (SI)(DI*1), Y6, Y6
+	VMULPS (DI)(R8*1), Y6, Y6
 	VADDPS Y6, Y3, Y3
-	ADDQ   $0x40, DI
-	CMPQ   DI, DX
+	ADDQ   $0x40, R8
+	CMPQ   R8, BX
 	JL     initial0AbsRow
 
 initial0Done:
-	VMOVUPS      320(SP), Y4
+	VMOVUPS      320(AX), Y4
 	VBROADCASTSS constbf800000<>+0(SB), Y5
 	VBLENDVPS    Y4, Y5, Y3, Y3
-	VMOVUPS      Y3, 128(SP)
-	XORL         DI, DI
-	MOVL         steps+44(FP), R8
+	VMOVUPS      Y3, 128(AX)
+	XORL         R8, R8
+	MOVL         steps+44(FP), R9
 
 candidate:
 	VXORPS       X3, X3, X3
-	VCVTSI2SSL   DI, X3, X3
+	VCVTSI2SSL   R8, X3, X3
 	MOVSS        first+36(FP), X4
 	VBROADCASTSS X4, Y4
 	MOVSS        step+40(FP), X5
@@ -2254,54 +3377,54 @@ candidate:
 	VMULPS       Y3, Y5, Y3
 	VADDPS       Y3, Y4, Y3
 	VADDPS       Y1, Y3, Y3
-	VMOVUPS      (SP), Y4
+	VMOVUPS      (AX), Y4
 	VSUBPS       Y2, Y4, Y4
 	VDIVPS       Y4, Y3, Y3
 	VMOVAPS      Y3, Y3
-	VMOVUPS      (SP), Y4
+	VMOVUPS      (AX), Y4
 	VSUBPS       Y2, Y4, Y4
 	VCMPPS       $0x1a, Y0, Y4, Y5
-	VMOVUPS      288(SP), Y6
+	VMOVUPS      288(AX), Y6
 	VPOR         Y5, Y6, Y6
-	VMOVUPS      Y6, 288(SP)
+	VMOVUPS      Y6, 288(AX)
 	VBROADCASTSS const4a742400<>+0(SB), Y5
 	VMULPS       Y4, Y3, Y4
 	VCMPPS       $0x1a, Y4, Y5, Y4
-	VMOVUPS      288(SP), Y5
+	VMOVUPS      288(AX), Y5
 	VPOR         Y4, Y5, Y5
-	VMOVUPS      Y5, 288(SP)
-	VMOVUPS      32(SP), Y4
+	VMOVUPS      Y5, 288(AX)
+	VMOVUPS      32(AX), Y4
 	VSUBPS       Y2, Y4, Y4
 	VMULPS       Y4, Y3, Y4
 	VBROADCASTSS constca742400<>+0(SB), Y5
 	VCMPPS       $0x1a, Y5, Y4, Y4
-	VMOVUPS      288(SP), Y5
+	VMOVUPS      288(AX), Y5
 	VPOR         Y4, Y5, Y5
-	VMOVUPS      Y5, 288(SP)
+	VMOVUPS      Y5, 288(AX)
 	VXORPS       Y4, Y4, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
-	MOVQ         $0x00000000, R9
+	MOVQ         $0x00000000, R10
 
 fit:
-	VMOVUPS   (BX)(R9*1), Y7
+	VMOVUPS   (SI)(R10*1), Y7
 	VSUBPS    Y2, Y7, Y8
 	VMULPS    Y8, Y3, Y8
 	VROUNDPS  $0x08, Y8, Y8
-	VMAXPS    Y8, Y0, Y8
-	VMINPS    Y8, Y1, Y8
-	VMOVUPS   Y8, 448(SP)(R9*1)
-	VMULPS    (SI)(R9*1), Y8, Y9
+	VPMAXSD   Y0, Y8, Y8
+	VPMINSD   Y1, Y8, Y8
+	VMOVUPS   Y8, 448(AX)(R10*1)
+	VMULPS    (DI)(R10*1), Y8, Y9
 	VADDPS    Y9, Y4, Y4
 	VMULPS    Y8, Y9, Y8
 	VADDPS    Y8, Y5, Y5
 	VMULPS    Y7, Y9, Y7
 	VADDPS    Y7, Y6, Y6
-	ADDQ      $0x40, R9
-	CMPQ      R9, DX
+	ADDQ      $0x40, R10
+	CMPQ      R10, BX
 	JL        fit
-	VMOVUPS   64(SP), Y7
-	VMOVUPS   96(SP), Y8
+	VMOVUPS   64(AX), Y7
+	VMOVUPS   96(AX), Y8
 	VMULPS    Y5, Y7, Y9
 	VMULPS    Y4, Y4, Y10
 	VSUBPS    Y10, Y9, Y9
@@ -2317,982 +3440,1705 @@ fit:
 	VDIVPS    Y5, Y6, Y5
 	VBLENDVPS Y8, Y5, Y7, Y7
 	VBLENDVPS Y8, Y0, Y4, Y4
-	VMOVUPS   Y7, 352(SP)
-	VMOVUPS   Y4, 384(SP)
+	VMOVUPS   Y7, 352(AX)
+	VMOVUPS   Y4, 384(AX)
 	VCMPPS    $0x1e, Y0, Y9, Y4
-	VMOVUPS   Y4, 416(SP)
-	VMOVUPS   352(SP), Y4
-	VMOVUPS   384(SP), Y5
+	VMOVUPS   Y4, 416(AX)
+	VMOVUPS   352(AX), Y4
+	VMOVUPS   384(AX), Y5
 	VXORPS    Y6, Y6, Y6
-	MOVB      abs+48(FP), R9
-	TESTB     R9, R9
+	MOVB      abs+48(FP), R10
+	TESTB     R10, R10
 	JNE       candidateAbs
-	MOVQ      $0x00000000, R9
+	MOVQ      $0x00000000, R10
 
 candidateSquareRow:
-	VMULPS 448(SP)(R9*1), Y4, Y7
+	VMULPS 448(AX)(R10*1), Y4, Y7
 	VADDPS Y5, Y7, Y7
-	VSUBPS (BX)(R9*1), Y7, Y7
+	VSUBPS (SI)(R10*1), Y7, Y7
 	VMULPS Y7, Y7, Y7
-	VMULPS (SI)(R9*1), Y7, Y7
+	VMULPS (DI)(R10*1), Y7, Y7
 	VADDPS Y7, Y6, Y6
-	ADDQ   $0x40, R9
-	CMPQ   R9, DX
+	ADDQ   $0x40, R10
+	CMPQ   R10, BX
 	JL     candidateSquareRow
 	JMP    candidateDone
 
 candidateAbs:
 	VBROADCASTSS const7fffffff<>+0(SB), Y7
-	MOVQ         $0x00000000, R9
+	MOVQ         $0x00000000, R10
 
 candidateAbsRow:
-	VMULPS 448(SP)(R9*1), Y4, Y8
+	VMULPS 448(AX)(R10*1), Y4, Y8
 	VADDPS Y5, Y8, Y8
-	VSUBPS (BX)(R9*1), Y8, Y8
+	VSUBPS (SI)(R10*1), Y8, Y8
 	VPAND  Y7, Y8, Y8
-	VMULPS (SI)(R9*1), Y8, Y8
+	VMULPS (DI)(R10*1), Y8, Y8
 	VADDPS Y8, Y6, Y6
-	ADDQ   $0x40, R9
-	CMPQ   R9, DX
+	ADDQ   $0x40, R10
+	CMPQ   R10, BX
 	JL     candidateAbsRow
 
 candidateDone:
-	VMOVUPS   416(SP), Y7
-	VMOVUPS   128(SP), Y8
+	VMOVUPS   416(AX), Y7
+	VMOVUPS   128(AX), Y8
 	VCMPPS    $0x11, Y8, Y6, Y8
 	VPAND     Y8, Y7, Y7
-	VMOVUPS   128(SP), Y8
+	VMOVUPS   128(AX), Y8
 	VBLENDVPS Y7, Y6, Y8, Y8
-	VMOVUPS   Y8, 128(SP)
-	VMOVUPS   160(SP), Y6
+	VMOVUPS   Y8, 128(AX)
+	VMOVUPS   160(AX), Y6
 	VBLENDVPS Y7, Y4, Y6, Y6
-	VMOVUPS   Y6, 160(SP)
-	VMOVUPS   192(SP), Y4
+	VMOVUPS   Y6, 160(AX)
+	VMOVUPS   192(AX), Y4
 	VBLENDVPS Y7, Y3, Y4, Y4
-	VMOVUPS   Y4, 192(SP)
-	VMOVUPS   224(SP), Y3
+	VMOVUPS   Y4, 192(AX)
+	VMOVUPS   224(AX), Y3
 	VBLENDVPS Y7, Y2, Y3, Y3
-	VMOVUPS   Y3, 224(SP)
+	VMOVUPS   Y3, 224(AX)
 	VBLENDVPS Y7, Y5, Y2, Y2
-	INCL      DI
-	CMPL      DI, R8
+	INCL      R8
+	CMPL      R8, R9
 	JLE       candidate
-	VMOVUPS   320(SP), Y3
-	MOVQ      codes+0(FP), SI
-	MOVQ      CX, DI
-	SHRQ      $0x02, DI
-	ADDQ      DI, SI
-	MOVQ      DX, DI
-	SHRQ      $0x02, DI
-	VMOVUPS   192(SP), Y4
-	VMOVUPS   224(SP), Y5
-	MOVQ      $0x00000000, DI
+	VMOVUPS   320(AX), Y3
+	MOVQ      codes+0(FP), DI
+	MOVQ      DX, R8
+	SHRQ      $0x02, R8
+	ADDQ      R8, DI
+	MOVQ      BX, R8
+	SHRQ      $0x02, R8
+	VMOVUPS   192(AX), Y4
+	VMOVUPS   224(AX), Y5
+	MOVQ      $0x00000000, R8
 
 codes0:
-	VMOVUPS      (BX)(DI*1), Y6
+	VMOVUPS      (SI)(R8*1), Y6
 	VSUBPS       Y5, Y6, Y6
 	VMULPS       Y6, Y4, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y0, Y6
-	VMINPS       Y6, Y1, Y6
+	VPMAXSD      Y0, Y6, Y6
+	VPMINSD      Y1, Y6, Y6
 	VBLENDVPS    Y3, Y0, Y6, Y6
 	VCVTTPS2DQ   Y6, Y6
 	VEXTRACTI128 $0x01, Y6, X7
 	VPACKUSDW    X7, X6, X6
 	VPACKUSWB    X6, X6, X6
-	VMOVQ        X6, (SI)
-	ADDQ         $0x10, SI
-	ADDQ         $0x40, DI
-	CMPQ         DI, DX
+	VMOVQ        X6, (DI)
+	ADDQ         $0x10, DI
+	ADDQ         $0x40, R8
+	CMPQ         R8, BX
 	JL           codes0
-	VMOVUPS      160(SP), Y1
+	VMOVUPS      160(AX), Y1
 	VBLENDVPS    Y3, Y0, Y1, Y1
-	MOVQ         scale+56(FP), DX
-	ADDQ         CX, DX
-	VMOVUPS      Y1, (DX)
-	VMOVUPS      256(SP), Y0
+	MOVQ         scale+56(FP), BX
+	ADDQ         DX, BX
+	VMOVUPS      Y1, (BX)
+	VMOVUPS      256(AX), Y0
 	VBLENDVPS    Y3, Y0, Y2, Y2
 	VBROADCASTSS const80000000<>+0(SB), Y0
 	VXORPS       Y0, Y2, Y0
-	MOVQ         minimum+64(FP), DX
-	ADDQ         CX, DX
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      64(SP), Y0
-	MOVQ         sum+72(FP), DX
-	ADDQ         CX, DX
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      288(SP), Y0
+	MOVQ         minimum+64(FP), BX
+	ADDQ         DX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      64(AX), Y0
+	MOVQ         sum+72(FP), BX
+	ADDQ         DX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      288(AX), Y0
 	VPTEST       Y0, Y0
 	JE           fine0
-	XORL         AX, AX
+	XORL         CX, CX
 
 fine0:
-	ADDQ $0x20, CX
-	CMPQ CX, $0x40
+	ADDQ $0x20, DX
+	CMPQ DX, $0x40
 	JL   half
-	MOVB AL, ok+80(FP)
+	MOVB CL, ok+80(FP)
 	VZEROUPPER
 	RET
 
 // func symAVX2(codes *uint8, x *float32, w *float32, n int, levels float32, scale *float32)
 // Requires: AVX, AVX2, SSE
-TEXT ·symAVX2(SB), $0-48
-	XORQ AX, AX
+TEXT ·symAVX2(SB), $2304-48
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	XORQ CX, CX
 
 half:
-	MOVQ         x+8(FP), CX
-	ADDQ         AX, CX
-	MOVQ         w+16(FP), DX
-	ADDQ         AX, DX
-	MOVQ         n+24(FP), BX
-	SHLQ         $0x06, BX
+	MOVQ         x+8(FP), DX
+	ADDQ         CX, DX
+	MOVQ         w+16(FP), BX
+	ADDQ         CX, BX
+	MOVQ         n+24(FP), SI
+	SHLQ         $0x06, SI
 	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const26901d7d<>+0(SB), Y1
 	VXORPS       Y2, Y2, Y2
-	VBROADCASTSS const7fffffff<>+0(SB), Y3
-	MOVQ         $0x00000000, SI
-
-peak:
-	VMOVUPS      (CX)(SI*1), Y4
-	VPAND        Y3, Y4, Y5
-	VCMPPS       $0x1e, Y2, Y5, Y6
-	VBLENDVPS    Y6, Y5, Y2, Y2
-	VBLENDVPS    Y6, Y4, Y1, Y1
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
-	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Y3
-	VCMPPS       $0x11, Y3, Y2, Y2
-	VBROADCASTSS const3f800000<>+0(SB), Y3
-	VBLENDVPS    Y2, Y3, Y1, Y1
-	MOVSS        levels+32(FP), X3
-	VBROADCASTSS X3, Y3
-	VSUBPS       Y3, Y0, Y4
-	VBROADCASTSS const3f800000<>+0(SB), Y5
-	VSUBPS       Y5, Y3, Y5
-	VDIVPS       Y1, Y4, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	MOVQ         $0x00000000, SI
-
-exact:
-	VMOVUPS      (CX)(SI*1), Y9
-	VMOVUPS      (DX)(SI*1), Y10
-	VMULPS       Y9, Y6, Y11
-	VROUNDPS     $0x08, Y11, Y11
-	VMAXPS       Y11, Y4, Y11
-	VMINPS       Y11, Y5, Y11
-	VMULPS       Y9, Y10, Y9
-	VMULPS       Y11, Y9, Y9
-	VADDPS       Y9, Y7, Y7
-	VMULPS       Y11, Y10, Y9
-	VMULPS       Y11, Y9, Y9
-	VADDPS       Y9, Y8, Y8
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
-	JL           exact
-	VCMPPS       $0x04, Y0, Y8, Y9
-	VDIVPS       Y8, Y7, Y8
-	VPAND        Y8, Y9, Y8
-	VMULPS       Y7, Y8, Y7
-	VMOVAPS      Y6, Y6
-	VBROADCASTSS constc1100000<>+0(SB), Y9
-	MOVL         $0x00000013, SI
-
-candidate:
-	CMPL         SI, $0x0a
-	JE           next
-	VBROADCASTSS const3dcccccd<>+0(SB), Y10
-	VMULPS       Y9, Y10, Y10
-	VADDPS       Y10, Y3, Y10
-	VSUBPS       Y10, Y0, Y10
-	VDIVPS       Y1, Y10, Y10
-	VXORPS       Y11, Y11, Y11
-	VXORPS       Y12, Y12, Y12
+	VXORPS       Y3, Y3, Y3
+	VBROADCASTSS const7fffffff<>+0(SB), Y4
 	MOVQ         $0x00000000, DI
 
-sums:
-	VMOVUPS   (CX)(DI*1), Y13
-	VMOVUPS   (DX)(DI*1), Y14
-	VMULPS    Y13, Y10, Y15
-	VROUNDPS  $0x08, Y15, Y15
-	VMAXPS    Y15, Y4, Y15
-	VMINPS    Y15, Y5, Y15
-	VMULPS    Y13, Y14, Y13
-	VMULPS    Y15, Y13, Y13
-	VADDPS    Y13, Y11, Y11
-	VMULPS    Y15, Y14, Y13
-	VMULPS    Y15, Y13, Y13
-	VADDPS    Y13, Y12, Y12
-	ADDQ      $0x40, DI
-	CMPQ      DI, BX
-	JL        sums
-	VCMPPS    $0x1e, Y0, Y12, Y13
-	VMULPS    Y11, Y11, Y14
-	VMULPS    Y12, Y7, Y15
-	VCMPPS    $0x1e, Y15, Y14, Y14
-	VPAND     Y14, Y13, Y13
-	VDIVPS    Y12, Y11, Y12
-	VBLENDVPS Y13, Y12, Y8, Y8
-	VMULPS    Y11, Y8, Y11
-	VBLENDVPS Y13, Y11, Y7, Y7
-	VBLENDVPS Y13, Y10, Y6, Y6
+peak:
+	VMOVUPS      (DX)(DI*1), Y5
+	VPAND        Y4, Y5, Y6
+	VCMPPS       $0x1e, Y3, Y6, Y7
+	VBLENDVPS    Y7, Y6, Y3, Y3
+	VBLENDVPS    Y7, Y5, Y2, Y2
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           peak
+	VCMPPS       $0x11, Y1, Y3, Y1
+	VBROADCASTSS const3f800000<>+0(SB), Y3
+	VBLENDVPS    Y1, Y3, Y2, Y2
+	VMOVUPS      Y1, 2048(AX)
+	VMOVUPS      Y2, 2080(AX)
+	MOVQ         $0x00000000, DI
 
-next:
-	VBROADCASTSS const3f800000<>+0(SB), Y10
+products:
+	VMOVUPS      (BX)(DI*1), Y1
+	VMULPS       (DX)(DI*1), Y1, Y1
+	VMOVUPS      Y1, (AX)(DI*1)
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           products
+	MOVSS        levels+32(FP), X1
+	VBROADCASTSS X1, Y1
+	VSUBPS       Y1, Y0, Y2
+	VBROADCASTSS const3f800000<>+0(SB), Y3
+	VSUBPS       Y3, Y1, Y3
+	VMOVUPS      2080(AX), Y4
+	VDIVPS       Y4, Y2, Y4
+	VBROADCASTSS constbf666667<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums10:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
 	VADDPS       Y10, Y9, Y9
-	DECL         SI
-	JNE          candidate
-	MOVQ         codes+0(FP), DX
-	MOVQ         AX, SI
-	SHRQ         $0x02, SI
-	ADDQ         SI, DX
-	MOVQ         $0x00000000, SI
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums10
+	VCMPPS       $0x04, Y0, Y7, Y10
+	VDIVPS       Y7, Y6, Y7
+	VPAND        Y7, Y10, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y6, 2144(AX)
+	VMOVUPS      Y4, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS constbf4ccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbf333333<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums2:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums2
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS constbf19999a<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbf000000<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums4:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums4
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS constbecccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbe99999a<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums6:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums6
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS constbe4ccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS constbdcccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums8:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums8
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS const3dcccccd<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3e4ccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums11:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums11
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS const3e99999a<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3ecccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums13:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums13
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS const3f000000<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3f19999a<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums15:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINUD      Y2, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINUD      Y2, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums15
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS const3f333333<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VBROADCASTSS const3f4ccccd<>+0(SB), Y5
+	VADDPS       Y5, Y1, Y5
+	VSUBPS       Y5, Y0, Y5
+	VMOVUPS      2080(AX), Y6
+	VDIVPS       Y6, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         $0x00000000, DI
+
+sums17:
+	VMOVUPS      (DX)(DI*1), Y10
+	VMULPS       Y10, Y4, Y11
+	VROUNDPS     $0x08, Y11, Y11
+	VPMINUD      Y2, Y11, Y11
+	VPMINSD      Y3, Y11, Y11
+	VMULPS       (AX)(DI*1), Y11, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (BX)(DI*1), Y11, Y12
+	VMULPS       Y11, Y12, Y11
+	VADDPS       Y11, Y7, Y7
+	VMULPS       Y10, Y5, Y10
+	VROUNDPS     $0x08, Y10, Y10
+	VPMINUD      Y2, Y10, Y10
+	VPMINSD      Y3, Y10, Y10
+	VMULPS       (AX)(DI*1), Y10, Y11
+	VADDPS       Y11, Y8, Y8
+	VMULPS       (BX)(DI*1), Y10, Y11
+	VMULPS       Y10, Y11, Y10
+	VADDPS       Y10, Y9, Y9
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
+	JL           sums17
+	VCMPPS       $0x1e, Y0, Y7, Y10
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      2144(AX), Y12
+	VMULPS       Y7, Y12, Y12
+	VCMPPS       $0x1e, Y12, Y11, Y11
+	VPAND        Y11, Y10, Y10
+	VDIVPS       Y7, Y6, Y7
+	VMOVUPS      2112(AX), Y11
+	VBLENDVPS    Y10, Y7, Y11, Y11
+	VMOVUPS      Y11, 2112(AX)
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y10, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y10, Y4, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VCMPPS       $0x1e, Y0, Y9, Y4
+	VMULPS       Y8, Y8, Y6
+	VMOVUPS      2144(AX), Y7
+	VMULPS       Y9, Y7, Y7
+	VCMPPS       $0x1e, Y7, Y6, Y6
+	VPAND        Y6, Y4, Y4
+	VDIVPS       Y9, Y8, Y6
+	VMOVUPS      2112(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2112(AX)
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      2144(AX), Y7
+	VBLENDVPS    Y4, Y6, Y7, Y7
+	VMOVUPS      Y7, 2144(AX)
+	VMOVUPS      2176(AX), Y6
+	VBLENDVPS    Y4, Y5, Y6, Y6
+	VMOVUPS      Y6, 2176(AX)
+	VBROADCASTSS const3f666667<>+0(SB), Y4
+	VADDPS       Y4, Y1, Y4
+	VSUBPS       Y4, Y0, Y4
+	VMOVUPS      2080(AX), Y5
+	VDIVPS       Y5, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	MOVQ         $0x00000000, DI
+
+sums19:
+	VMOVUPS   (DX)(DI*1), Y7
+	VMULPS    Y7, Y4, Y7
+	VROUNDPS  $0x08, Y7, Y7
+	VPMINUD   Y2, Y7, Y7
+	VPMINSD   Y3, Y7, Y7
+	VMULPS    (AX)(DI*1), Y7, Y8
+	VADDPS    Y8, Y5, Y5
+	VMULPS    (BX)(DI*1), Y7, Y8
+	VMULPS    Y7, Y8, Y7
+	VADDPS    Y7, Y6, Y6
+	ADDQ      $0x40, DI
+	CMPQ      DI, SI
+	JL        sums19
+	VCMPPS    $0x1e, Y0, Y6, Y7
+	VMULPS    Y5, Y5, Y8
+	VMOVUPS   2144(AX), Y9
+	VMULPS    Y6, Y9, Y9
+	VCMPPS    $0x1e, Y9, Y8, Y8
+	VPAND     Y8, Y7, Y7
+	VDIVPS    Y6, Y5, Y6
+	VMOVUPS   2112(AX), Y8
+	VBLENDVPS Y7, Y6, Y8, Y8
+	VMOVUPS   Y8, 2112(AX)
+	VMULPS    Y5, Y6, Y5
+	VMOVUPS   2144(AX), Y6
+	VBLENDVPS Y7, Y5, Y6, Y6
+	VMOVUPS   Y6, 2144(AX)
+	VMOVUPS   2176(AX), Y5
+	VBLENDVPS Y7, Y4, Y5, Y5
+	VMOVUPS   Y5, 2176(AX)
+	MOVQ      codes+0(FP), BX
+	MOVQ      CX, DI
+	SHRQ      $0x02, DI
+	ADDQ      DI, BX
+	VMOVUPS   2048(AX), Y4
+	VMOVUPS   2176(AX), Y5
+	MOVQ      $0x00000000, DI
 
 codes:
-	VMULPS       (CX)(SI*1), Y6, Y1
-	VROUNDPS     $0x08, Y1, Y1
-	VMAXPS       Y1, Y4, Y1
-	VMINPS       Y1, Y5, Y1
-	VADDPS       Y3, Y1, Y1
-	VBLENDVPS    Y2, Y0, Y1, Y1
-	VCVTTPS2DQ   Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X7
-	VPACKUSDW    X7, X1, X1
-	VPACKUSWB    X1, X1, X1
-	VMOVQ        X1, (DX)
-	ADDQ         $0x10, DX
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
+	VMULPS       (DX)(DI*1), Y5, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VPMINUD      Y2, Y6, Y6
+	VPMINSD      Y3, Y6, Y6
+	VADDPS       Y1, Y6, Y6
+	VBLENDVPS    Y4, Y0, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPACKUSDW    X7, X6, X6
+	VPACKUSWB    X6, X6, X6
+	VMOVQ        X6, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
 	JL           codes
-	VBLENDVPS    Y2, Y0, Y8, Y8
-	MOVQ         scale+40(FP), CX
-	ADDQ         AX, CX
-	VMOVUPS      Y8, (CX)
-	ADDQ         $0x20, AX
-	CMPQ         AX, $0x40
+	VMOVUPS      2112(AX), Y1
+	VBLENDVPS    Y4, Y0, Y1, Y1
+	MOVQ         scale+40(FP), DX
+	ADDQ         CX, DX
+	VMOVUPS      Y1, (DX)
+	ADDQ         $0x20, CX
+	CMPQ         CX, $0x40
 	JL           half
 	VZEROUPPER
 	RET
 
 // func sym3AVX2(codes *uint8, x *float32, scale *float32)
-// Requires: AVX, AVX2
-TEXT ·sym3AVX2(SB), $12672-24
-	XORQ AX, AX
+// Requires: AVX, AVX2, CMOV
+TEXT ·sym3AVX2(SB), $20928-24
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	XORQ CX, CX
 
 half:
-	MOVQ         $0x00000400, CX
-	MOVQ         x+8(FP), DX
-	ADDQ         AX, DX
-	ADDQ         $0x00000000, DX
-	VXORPS       Y0, Y0, Y0
+	MOVQ         $0x00000400, DX
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	ADDQ         $0x00000000, BX
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
-	MOVQ         $0x00000000, BX
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	MOVQ         $0x00000000, SI
 
 peak0:
-	VMOVUPS      (DX)(BX*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           peak0
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12544(SP)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 20736(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	MOVQ         $0x00000000, BX
+	MOVQ         $0x00000000, SI
 
 first0:
-	VMOVUPS      (DX)(BX*1), Y5
-	VMULPS       Y5, Y0, Y6
+	VMOVUPS      (BX)(SI*1), Y5
+	VMULPS       Y5, Y1, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y1, Y6
-	VMINPS       Y6, Y2, Y6
-	VMOVUPS      Y6, (SP)(BX*1)
+	VPMINUD      Y0, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
+	VMOVUPS      Y6, (AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 12288(AX)(SI*1)
+	VMOVUPS      Y8, 16384(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y5, 4096(SP)(BX*1)
-	VMOVUPS      Y6, 8192(SP)(BX*1)
+	VMOVUPS      Y5, 4096(AX)(SI*1)
+	VMOVUPS      Y6, 8192(AX)(SI*1)
 	VADDPS       Y5, Y3, Y3
 	VADDPS       Y6, Y4, Y4
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           first0
-	VMOVUPS      Y3, 12288(SP)
-	VMOVUPS      Y4, 12320(SP)
-	MOVQ         x+8(FP), DX
-	ADDQ         AX, DX
-	ADDQ         $0x00000400, DX
-	VXORPS       Y0, Y0, Y0
+	VMOVUPS      Y3, 20480(AX)
+	VMOVUPS      Y4, 20512(AX)
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	ADDQ         $0x00000400, BX
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
-	MOVQ         $0x00000000, BX
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	MOVQ         $0x00000000, SI
 
 peak1:
-	VMOVUPS      (DX)(BX*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           peak1
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12576(SP)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 20768(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	MOVQ         $0x00000000, BX
+	MOVQ         $0x00000000, SI
 
 first1:
-	VMOVUPS      (DX)(BX*1), Y5
-	VMULPS       Y5, Y0, Y6
+	VMOVUPS      (BX)(SI*1), Y5
+	VMULPS       Y5, Y1, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y1, Y6
-	VMINPS       Y6, Y2, Y6
-	VMOVUPS      Y6, 1024(SP)(BX*1)
+	VPMINUD      Y0, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
+	VMOVUPS      Y6, 1024(AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 13312(AX)(SI*1)
+	VMOVUPS      Y8, 17408(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y5, 5120(SP)(BX*1)
-	VMOVUPS      Y6, 9216(SP)(BX*1)
+	VMOVUPS      Y5, 5120(AX)(SI*1)
+	VMOVUPS      Y6, 9216(AX)(SI*1)
 	VADDPS       Y5, Y3, Y3
 	VADDPS       Y6, Y4, Y4
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           first1
-	VMOVUPS      Y3, 12352(SP)
-	VMOVUPS      Y4, 12384(SP)
-	MOVQ         x+8(FP), DX
-	ADDQ         AX, DX
-	ADDQ         $0x00000800, DX
-	VXORPS       Y0, Y0, Y0
+	VMOVUPS      Y3, 20544(AX)
+	VMOVUPS      Y4, 20576(AX)
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	ADDQ         $0x00000800, BX
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
-	MOVQ         $0x00000000, BX
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	MOVQ         $0x00000000, SI
 
 peak2:
-	VMOVUPS      (DX)(BX*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           peak2
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12608(SP)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 20800(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	MOVQ         $0x00000000, BX
+	MOVQ         $0x00000000, SI
 
 first2:
-	VMOVUPS      (DX)(BX*1), Y5
-	VMULPS       Y5, Y0, Y6
+	VMOVUPS      (BX)(SI*1), Y5
+	VMULPS       Y5, Y1, Y6
 	VROUNDPS     $0x08, Y6, Y6
-	VMAXPS       Y6, Y1, Y6
-	VMINPS       Y6, Y2, Y6
-	VMOVUPS      Y6, 2048(SP)(BX*1)
+	VPMINUD      Y0, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
+	VMOVUPS      Y6, 2048(AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 14336(AX)(SI*1)
+	VMOVUPS      Y8, 18432(AX)(SI*1)
 	VMULPS       Y5, Y5, Y7
 	VMULPS       Y5, Y7, Y5
 	VMULPS       Y6, Y5, Y5
 	VMULPS       Y6, Y7, Y7
 	VMULPS       Y6, Y7, Y6
-	VMOVUPS      Y5, 6144(SP)(BX*1)
-	VMOVUPS      Y6, 10240(SP)(BX*1)
+	VMOVUPS      Y5, 6144(AX)(SI*1)
+	VMOVUPS      Y6, 10240(AX)(SI*1)
 	VADDPS       Y5, Y3, Y3
 	VADDPS       Y6, Y4, Y4
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           first2
-	VMOVUPS      Y3, 12416(SP)
-	VMOVUPS      Y4, 12448(SP)
-	MOVQ         x+8(FP), DX
-	ADDQ         AX, DX
-	ADDQ         $0x00000c00, DX
-	VXORPS       Y0, Y0, Y0
+	VMOVUPS      Y3, 20608(AX)
+	VMOVUPS      Y4, 20640(AX)
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	ADDQ         $0x00000c00, BX
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
-	MOVQ         $0x00000000, BX
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	MOVQ         $0x00000000, SI
 
 peak3:
-	VMOVUPS      (DX)(BX*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVUPS      (BX)(SI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           peak3
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, 12640(SP)
-	VBROADCASTSS constc0800000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, 20832(AX)
+	VBROADCASTSS constc0800000<>+0(SB), Y0
 	VBROADCASTSS const40400000<>+0(SB), Y2
-	VDIVPS       Y0, Y1, Y0
+	VDIVPS       Y1, Y0, Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
-	MOVQ         $0x00000000, BX
+	MOVQ         $0x00000000, SI
 
 first3:
-	VMOVUPS  (DX)(BX*1), Y5
-	VMULPS   Y5, Y0, Y6
-	VROUNDPS $0x08, Y6, Y6
-	VMAXPS   Y6, Y1, Y6
-	VMINPS   Y6, Y2, Y6
-	VMOVUPS  Y6, 3072(SP)(BX*1)
-	VMULPS   Y5, Y5, Y7
-	VMULPS   Y5, Y7, Y5
-	VMULPS   Y6, Y5, Y5
-	VMULPS   Y6, Y7, Y7
-	VMULPS   Y6, Y7, Y6
-	VMOVUPS  Y5, 7168(SP)(BX*1)
-	VMOVUPS  Y6, 11264(SP)(BX*1)
-	VADDPS   Y5, Y3, Y3
-	VADDPS   Y6, Y4, Y4
-	ADDQ     $0x40, BX
-	CMPQ     BX, CX
-	JL       first3
-	VMOVUPS  Y3, 12480(SP)
-	VMOVUPS  Y4, 12512(SP)
-	MOVQ     x+8(FP), DX
-	ADDQ     AX, DX
-	MOVL     $0x00000005, SI
+	VMOVUPS      (BX)(SI*1), Y5
+	VMULPS       Y5, Y1, Y6
+	VROUNDPS     $0x08, Y6, Y6
+	VPMINUD      Y0, Y6, Y6
+	VPMINSD      Y2, Y6, Y6
+	VMOVUPS      Y6, 3072(AX)(SI*1)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y7
+	VSUBPS       Y7, Y6, Y7
+	VBROADCASTSS const3eff7cee<>+0(SB), Y8
+	VADDPS       Y8, Y6, Y8
+	VBROADCASTSS constc0800000<>+0(SB), Y9
+	VCMPPS       $0x12, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBROADCASTSS const80000000<>+0(SB), Y11
+	VXORPS       Y11, Y10, Y10
+	VBLENDVPS    Y9, Y10, Y7, Y7
+	VBROADCASTSS const40400000<>+0(SB), Y9
+	VCMPPS       $0x1d, Y9, Y6, Y9
+	VBROADCASTSS const7f800000<>+0(SB), Y10
+	VBLENDVPS    Y9, Y10, Y8, Y8
+	VMOVUPS      Y7, 15360(AX)(SI*1)
+	VMOVUPS      Y8, 19456(AX)(SI*1)
+	VMULPS       Y5, Y5, Y7
+	VMULPS       Y5, Y7, Y5
+	VMULPS       Y6, Y5, Y5
+	VMULPS       Y6, Y7, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      Y5, 7168(AX)(SI*1)
+	VMOVUPS      Y6, 11264(AX)(SI*1)
+	VADDPS       Y5, Y3, Y3
+	VADDPS       Y6, Y4, Y4
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
+	JL           first3
+	VMOVUPS      Y3, 20672(AX)
+	VMOVUPS      Y4, 20704(AX)
+	MOVQ         x+8(FP), BX
+	ADDQ         CX, BX
+	MOVL         $0x00000001, SI
+	MOVL         $0x00000005, DI
+	XORL         R8, R8
 
 sweep:
-	XORL BX, BX
-	MOVQ $0x00000000, DI
+	MOVQ $0x00000000, R9
 
 improve:
-	VMOVUPS      (DX)(DI*1), Y0
-	VMOVUPS      (SP)(DI*1), Y1
-	VMOVUPS      12288(SP), Y2
-	VSUBPS       4096(SP)(DI*1), Y2, Y2
-	VMOVUPS      12320(SP), Y3
-	VSUBPS       8192(SP)(DI*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      (BX)(R9*1), Y0
+	VMOVUPS      20480(AX), Y1
+	VSUBPS       4096(AX)(R9*1), Y1, Y1
+	VMOVUPS      20512(AX), Y2
+	VSUBPS       8192(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       16384(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       12288(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep0
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      (AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12288(SP), Y7
-	VMOVUPS      12320(SP), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20480(AX), Y7
+	VMOVUPS      20512(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R8
-	ORL          R8, BX
-	VMOVUPS      12288(SP), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12288(SP)
-	VMOVUPS      12320(SP), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12320(SP)
-	VMOVUPS      (SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, (SP)(DI*1)
-	VMOVUPS      4096(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 4096(SP)(DI*1)
-	VMOVUPS      8192(SP)(DI*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 8192(SP)(DI*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20480(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20480(AX)
+	VMOVUPS      20512(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20512(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      (AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, (AX)(R9*1)
+	VMOVUPS      4096(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 4096(AX)(R9*1)
+	VMOVUPS      8192(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 8192(AX)(R9*1)
+	VMOVUPS      12288(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 12288(AX)(R9*1)
+	VMOVUPS      16384(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 16384(AX)(R9*1)
 
 keep0:
-	VMOVUPS      1024(DX)(DI*1), Y0
-	VMOVUPS      1024(SP)(DI*1), Y1
-	VMOVUPS      12352(SP), Y2
-	VSUBPS       5120(SP)(DI*1), Y2, Y2
-	VMOVUPS      12384(SP), Y3
-	VSUBPS       9216(SP)(DI*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      1024(BX)(R9*1), Y0
+	VMOVUPS      20544(AX), Y1
+	VSUBPS       5120(AX)(R9*1), Y1, Y1
+	VMOVUPS      20576(AX), Y2
+	VSUBPS       9216(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       17408(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       13312(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep1
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      1024(AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12352(SP), Y7
-	VMOVUPS      12384(SP), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20544(AX), Y7
+	VMOVUPS      20576(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R8
-	ORL          R8, BX
-	VMOVUPS      12352(SP), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12352(SP)
-	VMOVUPS      12384(SP), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12384(SP)
-	VMOVUPS      1024(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, 1024(SP)(DI*1)
-	VMOVUPS      5120(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 5120(SP)(DI*1)
-	VMOVUPS      9216(SP)(DI*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 9216(SP)(DI*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20544(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20544(AX)
+	VMOVUPS      20576(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20576(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      1024(AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, 1024(AX)(R9*1)
+	VMOVUPS      5120(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 5120(AX)(R9*1)
+	VMOVUPS      9216(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 9216(AX)(R9*1)
+	VMOVUPS      13312(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 13312(AX)(R9*1)
+	VMOVUPS      17408(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 17408(AX)(R9*1)
 
 keep1:
-	VMOVUPS      2048(DX)(DI*1), Y0
-	VMOVUPS      2048(SP)(DI*1), Y1
-	VMOVUPS      12416(SP), Y2
-	VSUBPS       6144(SP)(DI*1), Y2, Y2
-	VMOVUPS      12448(SP), Y3
-	VSUBPS       10240(SP)(DI*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      2048(BX)(R9*1), Y0
+	VMOVUPS      20608(AX), Y1
+	VSUBPS       6144(AX)(R9*1), Y1, Y1
+	VMOVUPS      20640(AX), Y2
+	VSUBPS       10240(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       18432(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       14336(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep2
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      2048(AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12416(SP), Y7
-	VMOVUPS      12448(SP), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20608(AX), Y7
+	VMOVUPS      20640(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R8
-	ORL          R8, BX
-	VMOVUPS      12416(SP), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12416(SP)
-	VMOVUPS      12448(SP), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12448(SP)
-	VMOVUPS      2048(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, 2048(SP)(DI*1)
-	VMOVUPS      6144(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 6144(SP)(DI*1)
-	VMOVUPS      10240(SP)(DI*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 10240(SP)(DI*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20608(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20608(AX)
+	VMOVUPS      20640(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20640(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      2048(AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, 2048(AX)(R9*1)
+	VMOVUPS      6144(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 6144(AX)(R9*1)
+	VMOVUPS      10240(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 10240(AX)(R9*1)
+	VMOVUPS      14336(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 14336(AX)(R9*1)
+	VMOVUPS      18432(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 18432(AX)(R9*1)
 
 keep2:
-	VMOVUPS      3072(DX)(DI*1), Y0
-	VMOVUPS      3072(SP)(DI*1), Y1
-	VMOVUPS      12480(SP), Y2
-	VSUBPS       7168(SP)(DI*1), Y2, Y2
-	VMOVUPS      12512(SP), Y3
-	VSUBPS       11264(SP)(DI*1), Y3, Y3
-	VMULPS       Y3, Y0, Y4
-	VMULPS       Y2, Y1, Y5
-	VSUBPS       Y5, Y4, Y5
-	VBROADCASTSS const3eff7cee<>+0(SB), Y6
-	VMULPS       Y2, Y6, Y6
-	VCMPPS       $0x1e, Y6, Y5, Y7
-	VBROADCASTSS const40400000<>+0(SB), Y8
-	VCMPPS       $0x11, Y8, Y1, Y8
-	VPAND        Y8, Y7, Y7
-	VBROADCASTSS const80000000<>+0(SB), Y8
-	VXORPS       Y8, Y6, Y6
-	VCMPPS       $0x11, Y6, Y5, Y5
-	VBROADCASTSS constc0800000<>+0(SB), Y6
-	VCMPPS       $0x1e, Y6, Y1, Y6
-	VPAND        Y6, Y5, Y5
-	VPOR         Y5, Y7, Y7
+	VMOVUPS      3072(BX)(R9*1), Y0
+	VMOVUPS      20672(AX), Y1
+	VSUBPS       7168(AX)(R9*1), Y1, Y1
+	VMOVUPS      20704(AX), Y2
+	VSUBPS       11264(AX)(R9*1), Y2, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       19456(AX)(R9*1), Y1, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y4
+	VMULPS       15360(AX)(R9*1), Y1, Y5
+	VCMPPS       $0x11, Y5, Y3, Y5
+	VPOR         Y5, Y4, Y4
 	VBROADCASTSS const0554ad2e<>+0(SB), Y5
-	VCMPPS       $0x11, Y5, Y2, Y5
-	VPOR         Y5, Y7, Y7
+	VCMPPS       $0x11, Y5, Y1, Y5
+	VPOR         Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y2, Y5
-	VPAND        Y5, Y7, Y5
-	VPTEST       Y5, Y5
+	VCMPPS       $0x1e, Y5, Y1, Y5
+	VPAND        Y5, Y4, Y4
+	VPTEST       Y4, Y4
 	JE           keep3
-	VDIVPS       Y2, Y4, Y4
+	VMOVUPS      3072(AX)(R9*1), Y5
+	VDIVPS       Y1, Y3, Y3
 	VBROADCASTSS const4b400000<>+0(SB), Y6
-	VADDPS       Y6, Y4, Y4
+	VADDPS       Y6, Y3, Y3
 	VBROADCASTSS const007fffff<>+0(SB), Y6
-	VPAND        Y6, Y4, Y4
+	VPAND        Y6, Y3, Y3
 	VBROADCASTSS const00400000<>+0(SB), Y6
-	VPSUBD       Y6, Y4, Y4
+	VPSUBD       Y6, Y3, Y3
 	VBROADCASTSS constfffffffc<>+0(SB), Y6
-	VPMAXSD      Y6, Y4, Y4
+	VPMAXSD      Y6, Y3, Y3
 	VBROADCASTSS const00000003<>+0(SB), Y6
-	VPMINSD      Y6, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
+	VPMINSD      Y6, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y0, Y0, Y6
 	VMULPS       Y0, Y6, Y0
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y6, Y6
-	VMULPS       Y4, Y6, Y6
-	VADDPS       Y0, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      12480(SP), Y7
-	VMOVUPS      12512(SP), Y8
-	VCMPPS       $0x04, Y1, Y4, Y1
-	VPAND        Y1, Y5, Y1
+	VMULPS       Y3, Y0, Y0
+	VMULPS       Y3, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VADDPS       Y0, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      20672(AX), Y7
+	VMOVUPS      20704(AX), Y8
+	VCMPPS       $0x04, Y5, Y3, Y5
+	VPAND        Y5, Y4, Y4
 	VXORPS       Y5, Y5, Y5
-	VCMPPS       $0x1e, Y5, Y3, Y5
-	VPAND        Y5, Y1, Y1
-	VMULPS       Y2, Y2, Y5
+	VCMPPS       $0x1e, Y5, Y2, Y5
+	VPAND        Y5, Y4, Y4
+	VMULPS       Y1, Y1, Y5
 	VMULPS       Y8, Y5, Y5
 	VMULPS       Y7, Y7, Y7
-	VMULPS       Y3, Y7, Y7
+	VMULPS       Y2, Y7, Y7
 	VCMPPS       $0x1e, Y7, Y5, Y5
-	VPAND        Y5, Y1, Y1
-	VMOVMSKPS    Y1, R8
-	ORL          R8, BX
-	VMOVUPS      12480(SP), Y5
-	VBLENDVPS    Y1, Y2, Y5, Y5
-	VMOVUPS      Y5, 12480(SP)
-	VMOVUPS      12512(SP), Y2
-	VBLENDVPS    Y1, Y3, Y2, Y2
-	VMOVUPS      Y2, 12512(SP)
-	VMOVUPS      3072(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y4, Y2, Y2
-	VMOVUPS      Y2, 3072(SP)(DI*1)
-	VMOVUPS      7168(SP)(DI*1), Y2
-	VBLENDVPS    Y1, Y0, Y2, Y2
-	VMOVUPS      Y2, 7168(SP)(DI*1)
-	VMOVUPS      11264(SP)(DI*1), Y0
-	VBLENDVPS    Y1, Y6, Y0, Y0
-	VMOVUPS      Y0, 11264(SP)(DI*1)
+	VPAND        Y5, Y4, Y4
+	VMOVMSKPS    Y4, R10
+	TESTL        R10, R10
+	CMOVLNE      R8, SI
+	VMOVUPS      20672(AX), Y5
+	VBLENDVPS    Y4, Y1, Y5, Y5
+	VMOVUPS      Y5, 20672(AX)
+	VMOVUPS      20704(AX), Y1
+	VBLENDVPS    Y4, Y2, Y1, Y1
+	VMOVUPS      Y1, 20704(AX)
+	VBROADCASTSS const3eff7cee<>+0(SB), Y1
+	VSUBPS       Y1, Y3, Y1
+	VBROADCASTSS const3eff7cee<>+0(SB), Y2
+	VADDPS       Y2, Y3, Y2
+	VBROADCASTSS constc0800000<>+0(SB), Y5
+	VCMPPS       $0x12, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBROADCASTSS const80000000<>+0(SB), Y8
+	VXORPS       Y8, Y7, Y7
+	VBLENDVPS    Y5, Y7, Y1, Y1
+	VBROADCASTSS const40400000<>+0(SB), Y5
+	VCMPPS       $0x1d, Y5, Y3, Y5
+	VBROADCASTSS const7f800000<>+0(SB), Y7
+	VBLENDVPS    Y5, Y7, Y2, Y2
+	VMOVUPS      3072(AX)(R9*1), Y5
+	VBLENDVPS    Y4, Y3, Y5, Y5
+	VMOVUPS      Y5, 3072(AX)(R9*1)
+	VMOVUPS      7168(AX)(R9*1), Y3
+	VBLENDVPS    Y4, Y0, Y3, Y3
+	VMOVUPS      Y3, 7168(AX)(R9*1)
+	VMOVUPS      11264(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VMOVUPS      Y0, 11264(AX)(R9*1)
+	VMOVUPS      15360(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMOVUPS      Y0, 15360(AX)(R9*1)
+	VMOVUPS      19456(AX)(R9*1), Y0
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMOVUPS      Y0, 19456(AX)(R9*1)
 
 keep3:
-	ADDQ  $0x40, DI
-	CMPQ  DI, CX
-	JL    improve
-	TESTL BX, BX
-	JE    settled
-	DECL  SI
-	JNE   sweep
+	INCL SI
+	CMPL SI, $0x11
+	JE   settled
+	ADDQ $0x40, R9
+	CMPQ R9, DX
+	JL   improve
+	DECL DI
+	JNE  sweep
 
 settled:
-	VMOVUPS      12544(SP), Y0
+	VMOVUPS      20736(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
-	MOVQ         codes+0(FP), DX
-	MOVQ         AX, BX
-	SHRQ         $0x02, BX
-	ADDQ         BX, DX
-	ADDQ         $0x00000000, DX
-	MOVQ         $0x00000000, BX
+	MOVQ         codes+0(FP), BX
+	MOVQ         CX, SI
+	SHRQ         $0x02, SI
+	ADDQ         SI, BX
+	ADDQ         $0x00000000, BX
+	MOVQ         $0x00000000, SI
 
 codes0:
-	VADDPS       (SP)(BX*1), Y2, Y3
+	VADDPS       (AX)(SI*1), Y2, Y3
 	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
 	VPACKUSWB    X3, X3, X3
-	VMOVQ        X3, (DX)
-	ADDQ         $0x10, DX
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVQ        X3, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           codes0
-	VMOVUPS      12288(SP), Y2
-	VMOVUPS      12320(SP), Y3
+	VMOVUPS      20480(AX), Y2
+	VMOVUPS      20512(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
 	VPAND        Y1, Y0, Y0
-	MOVQ         scale+16(FP), DX
-	ADDQ         AX, DX
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      12576(SP), Y0
+	MOVQ         scale+16(FP), BX
+	ADDQ         CX, BX
+	VMOVUPS      Y0, (BX)
+	VMOVUPS      20768(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
-	MOVQ         codes+0(FP), DX
-	MOVQ         AX, BX
-	SHRQ         $0x02, BX
-	ADDQ         BX, DX
-	ADDQ         $0x00000100, DX
-	MOVQ         $0x00000000, BX
+	MOVQ         codes+0(FP), BX
+	MOVQ         CX, SI
+	SHRQ         $0x02, SI
+	ADDQ         SI, BX
+	ADDQ         $0x00000100, BX
+	MOVQ         $0x00000000, SI
 
 codes1:
-	VADDPS       1024(SP)(BX*1), Y2, Y3
+	VADDPS       1024(AX)(SI*1), Y2, Y3
 	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
 	VPACKUSWB    X3, X3, X3
-	VMOVQ        X3, (DX)
-	ADDQ         $0x10, DX
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVQ        X3, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           codes1
-	VMOVUPS      12352(SP), Y2
-	VMOVUPS      12384(SP), Y3
+	VMOVUPS      20544(AX), Y2
+	VMOVUPS      20576(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
 	VPAND        Y1, Y0, Y0
-	MOVQ         scale+16(FP), DX
-	ADDQ         AX, DX
-	VMOVUPS      Y0, 64(DX)
-	VMOVUPS      12608(SP), Y0
+	MOVQ         scale+16(FP), BX
+	ADDQ         CX, BX
+	VMOVUPS      Y0, 64(BX)
+	VMOVUPS      20800(AX), Y0
 	VXORPS       Y1, Y1, Y1
 	VBROADCASTSS const40800000<>+0(SB), Y2
-	MOVQ         codes+0(FP), DX
-	MOVQ         AX, BX
-	SHRQ         $0x02, BX
-	ADDQ         BX, DX
-	ADDQ         $0x00000200, DX
-	MOVQ         $0x00000000, BX
+	MOVQ         codes+0(FP), BX
+	MOVQ         CX, SI
+	SHRQ         $0x02, SI
+	ADDQ         SI, BX
+	ADDQ         $0x00000200, BX
+	MOVQ         $0x00000000, SI
 
 codes2:
-	VADDPS       2048(SP)(BX*1), Y2, Y3
+	VADDPS       2048(AX)(SI*1), Y2, Y3
 	VBLENDVPS    Y0, Y1, Y3, Y3
 	VCVTTPS2DQ   Y3, Y3
 	VEXTRACTI128 $0x01, Y3, X4
 	VPACKUSDW    X4, X3, X3
 	VPACKUSWB    X3, X3, X3
-	VMOVQ        X3, (DX)
-	ADDQ         $0x10, DX
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
+	VMOVQ        X3, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
 	JL           codes2
-	VMOVUPS      12416(SP), Y2
-	VMOVUPS      12448(SP), Y3
+	VMOVUPS      20608(AX), Y2
+	VMOVUPS      20640(AX), Y3
+	VCMPPS       $0x1e, Y1, Y3, Y1
+	VPANDN       Y1, Y0, Y0
+	VDIVPS       Y3, Y2, Y1
+	VPAND        Y1, Y0, Y0
+	MOVQ         scale+16(FP), BX
+	ADDQ         CX, BX
+	VMOVUPS      Y0, 128(BX)
+	VMOVUPS      20832(AX), Y0
+	VXORPS       Y1, Y1, Y1
+	VBROADCASTSS const40800000<>+0(SB), Y2
+	MOVQ         codes+0(FP), BX
+	MOVQ         CX, SI
+	SHRQ         $0x02, SI
+	ADDQ         SI, BX
+	ADDQ         $0x00000300, BX
+	MOVQ         $0x00000000, SI
+
+codes3:
+	VADDPS       3072(AX)(SI*1), Y2, Y3
+	VBLENDVPS    Y0, Y1, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X3
+	VPACKUSWB    X3, X3, X3
+	VMOVQ        X3, (BX)
+	ADDQ         $0x10, BX
+	ADDQ         $0x40, SI
+	CMPQ         SI, DX
+	JL           codes3
+	VMOVUPS      20672(AX), Y2
+	VMOVUPS      20704(AX), Y3
 	VCMPPS       $0x1e, Y1, Y3, Y1
 	VPANDN       Y1, Y0, Y0
 	VDIVPS       Y3, Y2, Y1
 	VPAND        Y1, Y0, Y0
 	MOVQ         scale+16(FP), DX
-	ADDQ         AX, DX
-	VMOVUPS      Y0, 128(DX)
-	VMOVUPS      12640(SP), Y0
-	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const40800000<>+0(SB), Y2
-	MOVQ         codes+0(FP), DX
-	MOVQ         AX, BX
-	SHRQ         $0x02, BX
-	ADDQ         BX, DX
-	ADDQ         $0x00000300, DX
-	MOVQ         $0x00000000, BX
-
-codes3:
-	VADDPS       3072(SP)(BX*1), Y2, Y3
-	VBLENDVPS    Y0, Y1, Y3, Y3
-	VCVTTPS2DQ   Y3, Y3
-	VEXTRACTI128 $0x01, Y3, X4
-	VPACKUSDW    X4, X3, X3
-	VPACKUSWB    X3, X3, X3
-	VMOVQ        X3, (DX)
-	ADDQ         $0x10, DX
-	ADDQ         $0x40, BX
-	CMPQ         BX, CX
-	JL           codes3
-	VMOVUPS      12480(SP), Y2
-	VMOVUPS      12512(SP), Y3
-	VCMPPS       $0x1e, Y1, Y3, Y1
-	VPANDN       Y1, Y0, Y0
-	VDIVPS       Y3, Y2, Y1
-	VPAND        Y1, Y0, Y0
-	MOVQ         scale+16(FP), CX
-	ADDQ         AX, CX
-	VMOVUPS      Y0, 192(CX)
-	ADDQ         $0x20, AX
-	CMPQ         AX, $0x40
+	ADDQ         CX, DX
+	VMOVUPS      Y0, 192(DX)
+	ADDQ         $0x20, CX
+	CMPQ         CX, $0x40
 	JL           half
 	VZEROUPPER
 	RET
 
 // func posAVX2(codes *uint8, x *float32, w *float32, n int, levels int32, scale *float32)
 // Requires: AVX, AVX2
-TEXT ·posAVX2(SB), $2080-48
-	XORQ AX, AX
+TEXT ·posAVX2(SB), $2176-48
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	XORQ CX, CX
 
 half:
-	MOVQ   x+8(FP), CX
-	ADDQ   AX, CX
-	MOVQ   w+16(FP), DX
-	ADDQ   AX, DX
-	MOVQ   n+24(FP), BX
-	SHLQ   $0x06, BX
+	MOVQ   x+8(FP), DX
+	ADDQ   CX, DX
+	MOVQ   w+16(FP), BX
+	ADDQ   CX, BX
+	MOVQ   n+24(FP), SI
+	SHLQ   $0x06, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ   $0x00000000, SI
+	MOVQ   $0x00000000, DI
 
 peak:
-	VMOVUPS      (CX)(SI*1), Y2
+	VMOVUPS      (DX)(DI*1), Y2
 	VMAXPS       Y1, Y2, Y1
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
 	JL           peak
 	VBROADCASTSS const26901d7d<>+0(SB), Y2
 	VCMPPS       $0x11, Y2, Y1, Y2
 	VBROADCASTSS const3f800000<>+0(SB), Y3
 	VBLENDVPS    Y2, Y3, Y1, Y1
-	VMOVUPS      Y2, 2048(SP)
-	MOVL         levels+32(FP), SI
-	VMOVD        SI, X2
+	VMOVUPS      Y2, 2048(AX)
+	MOVL         levels+32(FP), DI
+	VMOVD        DI, X2
 	VPBROADCASTD X2, Y2
 	VCVTDQ2PS    Y2, Y3
 	VDIVPS       Y1, Y3, Y4
 	VXORPS       Y5, Y5, Y5
 	VBROADCASTSS const3f800000<>+0(SB), Y6
 	VDIVPS       Y4, Y6, Y6
-	MOVQ         $0x00000000, SI
+	MOVQ         $0x00000000, DI
 
 exact:
-	VMULPS       (CX)(SI*1), Y4, Y7
+	VMULPS       (DX)(DI*1), Y4, Y7
 	VBROADCASTSS const4b400000<>+0(SB), Y8
 	VADDPS       Y8, Y7, Y7
 	VBROADCASTSS const007fffff<>+0(SB), Y8
@@ -3301,21 +5147,21 @@ exact:
 	VPSUBD       Y8, Y7, Y7
 	VBROADCASTSS const000000ff<>+0(SB), Y8
 	VPAND        Y8, Y7, Y7
-	VMOVUPS      (CX)(SI*1), Y8
+	VMOVUPS      (DX)(DI*1), Y8
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y7, Y6, Y7
 	VSUBPS       Y7, Y8, Y7
-	VMULPS       (DX)(SI*1), Y7, Y8
+	VMULPS       (BX)(DI*1), Y7, Y8
 	VMULPS       Y7, Y8, Y7
 	VADDPS       Y7, Y5, Y5
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
 	JL           exact
 	VBROADCASTSS constc0800000<>+0(SB), Y6
-	MOVL         $0x00000009, SI
+	MOVL         $0x00000009, DI
 
 candidate:
-	CMPL         SI, $0x05
+	CMPL         DI, $0x05
 	JE           next
 	VBROADCASTSS const3dcccccd<>+0(SB), Y7
 	VMULPS       Y6, Y7, Y7
@@ -3324,10 +5170,10 @@ candidate:
 	VBROADCASTSS const3f800000<>+0(SB), Y8
 	VDIVPS       Y7, Y8, Y8
 	VXORPS       Y9, Y9, Y9
-	MOVQ         $0x00000000, DI
+	MOVQ         $0x00000000, R8
 
 error:
-	VMULPS       (CX)(DI*1), Y7, Y10
+	VMULPS       (DX)(R8*1), Y7, Y10
 	VBROADCASTSS const4b400000<>+0(SB), Y11
 	VADDPS       Y11, Y10, Y10
 	VBROADCASTSS const007fffff<>+0(SB), Y11
@@ -3335,15 +5181,15 @@ error:
 	VBROADCASTSS const00400000<>+0(SB), Y11
 	VPSUBD       Y11, Y10, Y10
 	VPMINSD      Y10, Y2, Y10
-	VMOVUPS      (CX)(DI*1), Y11
+	VMOVUPS      (DX)(R8*1), Y11
 	VCVTDQ2PS    Y10, Y10
 	VMULPS       Y10, Y8, Y10
 	VSUBPS       Y10, Y11, Y10
-	VMULPS       (DX)(DI*1), Y10, Y11
+	VMULPS       (BX)(R8*1), Y10, Y11
 	VMULPS       Y10, Y11, Y10
 	VADDPS       Y10, Y9, Y9
-	ADDQ         $0x40, DI
-	CMPQ         DI, BX
+	ADDQ         $0x40, R8
+	CMPQ         R8, SI
 	JL           error
 	VCMPPS       $0x11, Y5, Y9, Y8
 	VBLENDVPS    Y8, Y9, Y5, Y5
@@ -3352,15 +5198,15 @@ error:
 next:
 	VBROADCASTSS const3f800000<>+0(SB), Y7
 	VADDPS       Y7, Y6, Y6
-	DECL         SI
+	DECL         DI
 	JNE          candidate
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y3, Y3, Y3
-	MOVQ         $0x00000000, SI
+	MOVQ         $0x00000000, DI
 
 fit:
-	VMOVUPS      (CX)(SI*1), Y5
-	VMOVUPS      (DX)(SI*1), Y6
+	VMOVUPS      (DX)(DI*1), Y5
+	VMOVUPS      (BX)(DI*1), Y6
 	VMULPS       Y5, Y4, Y7
 	VBROADCASTSS const4b400000<>+0(SB), Y8
 	VADDPS       Y8, Y7, Y7
@@ -3371,7 +5217,7 @@ fit:
 	VPMINSD      Y7, Y2, Y7
 	VBROADCASTSS const000000ff<>+0(SB), Y8
 	VPAND        Y8, Y7, Y8
-	VMOVUPS      Y8, (SP)(SI*1)
+	VMOVUPS      Y8, (AX)(DI*1)
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y5, Y6, Y5
 	VMULPS       Y7, Y5, Y5
@@ -3379,19 +5225,19 @@ fit:
 	VMULPS       Y7, Y6, Y5
 	VMULPS       Y7, Y5, Y5
 	VADDPS       Y5, Y3, Y3
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
 	JL           fit
-	MOVL         $0x00000005, SI
+	MOVL         $0x00000005, DI
 
 sweep:
 	VXORPS Y4, Y4, Y4
-	MOVQ   $0x00000000, DI
+	MOVQ   $0x00000000, R8
 
 improve:
-	VMOVUPS      (CX)(DI*1), Y5
-	VMOVUPS      (DX)(DI*1), Y6
-	VMOVUPS      (SP)(DI*1), Y7
+	VMOVUPS      (DX)(R8*1), Y5
+	VMOVUPS      (BX)(R8*1), Y6
+	VMOVUPS      (AX)(R8*1), Y7
 	VCVTDQ2PS    Y7, Y8
 	VMULPS       Y5, Y6, Y9
 	VMULPS       Y8, Y9, Y10
@@ -3430,92 +5276,94 @@ improve:
 	VBROADCASTSS const000000ff<>+0(SB), Y6
 	VPAND        Y6, Y5, Y5
 	VBLENDVPS    Y8, Y5, Y7, Y7
-	VMOVUPS      Y7, (SP)(DI*1)
+	VMOVUPS      Y7, (AX)(R8*1)
 	VPOR         Y8, Y4, Y4
-	ADDQ         $0x40, DI
-	CMPQ         DI, BX
+	ADDQ         $0x40, R8
+	CMPQ         R8, SI
 	JL           improve
 	VPTEST       Y4, Y4
 	JE           settled
-	DECL         SI
+	DECL         DI
 	JNE          sweep
 
 settled:
-	VMOVUPS 2048(SP), Y2
-	MOVQ    codes+0(FP), CX
-	MOVQ    AX, DX
-	SHRQ    $0x02, DX
-	ADDQ    DX, CX
-	MOVQ    $0x00000000, DX
+	VMOVUPS 2048(AX), Y2
+	MOVQ    codes+0(FP), DX
+	MOVQ    CX, BX
+	SHRQ    $0x02, BX
+	ADDQ    BX, DX
+	MOVQ    $0x00000000, BX
 
 codes:
-	VMOVUPS      (SP)(DX*1), Y4
+	VMOVUPS      (AX)(BX*1), Y4
 	VBLENDVPS    Y2, Y0, Y4, Y4
 	VEXTRACTI128 $0x01, Y4, X5
 	VPACKUSDW    X5, X4, X4
 	VPACKUSWB    X4, X4, X4
-	VMOVQ        X4, (CX)
-	ADDQ         $0x10, CX
-	ADDQ         $0x40, DX
-	CMPQ         DX, BX
+	VMOVQ        X4, (DX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x40, BX
+	CMPQ         BX, SI
 	JL           codes
 	VCMPPS       $0x1e, Y0, Y3, Y0
 	VPANDN       Y0, Y2, Y0
 	VDIVPS       Y3, Y1, Y1
 	VPAND        Y1, Y0, Y0
-	MOVQ         scale+40(FP), CX
-	ADDQ         AX, CX
-	VMOVUPS      Y0, (CX)
-	ADDQ         $0x20, AX
-	CMPQ         AX, $0x40
+	MOVQ         scale+40(FP), DX
+	ADDQ         CX, DX
+	VMOVUPS      Y0, (DX)
+	ADDQ         $0x20, CX
+	CMPQ         CX, $0x40
 	JL           half
 	VZEROUPPER
 	RET
 
 // func iq4AVX2(x *float32, w *float32, n int, scale *float32)
 // Requires: AVX, AVX2
-TEXT ·iq4AVX2(SB), $64-32
-	XORQ AX, AX
+TEXT ·iq4AVX2(SB), $128-32
+	LEAQ 64(SP), AX
+	ANDQ $-64, AX
+	XORQ CX, CX
 
 half:
-	MOVQ         x+0(FP), CX
-	ADDQ         AX, CX
-	MOVQ         w+8(FP), DX
-	ADDQ         AX, DX
-	MOVQ         n+16(FP), BX
-	SHLQ         $0x06, BX
-	VXORPS       Y0, Y0, Y0
+	MOVQ         x+0(FP), DX
+	ADDQ         CX, DX
+	MOVQ         w+8(FP), BX
+	ADDQ         CX, BX
+	MOVQ         n+16(FP), SI
+	SHLQ         $0x06, SI
+	VBROADCASTSS const26901d7d<>+0(SB), Y0
 	VXORPS       Y1, Y1, Y1
-	VBROADCASTSS const7fffffff<>+0(SB), Y2
-	MOVQ         $0x00000000, SI
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS const7fffffff<>+0(SB), Y3
+	MOVQ         $0x00000000, DI
 
 peak:
-	VMOVUPS      (CX)(SI*1), Y3
-	VPAND        Y2, Y3, Y4
-	VCMPPS       $0x1e, Y1, Y4, Y5
-	VBLENDVPS    Y5, Y4, Y1, Y1
-	VBLENDVPS    Y5, Y3, Y0, Y0
-	ADDQ         $0x40, SI
-	CMPQ         SI, BX
+	VMOVUPS      (DX)(DI*1), Y4
+	VPAND        Y3, Y4, Y5
+	VCMPPS       $0x1e, Y2, Y5, Y6
+	VBLENDVPS    Y6, Y5, Y2, Y2
+	VBLENDVPS    Y6, Y4, Y1, Y1
+	ADDQ         $0x40, DI
+	CMPQ         DI, SI
 	JL           peak
-	VBROADCASTSS const26901d7d<>+0(SB), Y2
-	VCMPPS       $0x11, Y2, Y1, Y1
+	VCMPPS       $0x11, Y0, Y2, Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
-	VBLENDVPS    Y1, Y2, Y0, Y0
-	VMOVUPS      Y1, (SP)
-	VMOVUPS      Y0, 32(SP)
-	VBROADCASTSS constc2fe0000<>+0(SB), Y1
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VBROADCASTSS constc2fe0000<>+0(SB), Y0
 	VBROADCASTSS const3f800000<>+0(SB), Y2
 	VBROADCASTSS const80000000<>+0(SB), Y3
-	VXORPS       Y3, Y0, Y0
-	VDIVPS       Y1, Y0, Y0
+	VXORPS       Y3, Y1, Y1
+	VDIVPS       Y0, Y1, Y0
 	VDIVPS       Y0, Y2, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
-	MOVQ         $0x00000000, SI
+	MOVQ         $0x00000000, DI
 
 first:
-	VMOVUPS        (CX)(SI*1), Y3
+	VMOVUPS        (DX)(DI*1), Y3
 	VMULPS         Y3, Y0, Y4
 	VBROADCASTSS   constc0900000<>+0(SB), Y5
 	VCMPPS         $0x1d, Y5, Y4, Y5
@@ -3538,13 +5386,13 @@ first:
 	VPERMPS        iq4Values<>+0(SB), Y7, Y4
 	VPERMPS        iq4Values<>+32(SB), Y7, Y6
 	VBLENDVPS      Y5, Y6, Y4, Y4
-	VMULPS         (DX)(SI*1), Y4, Y5
+	VMULPS         (BX)(DI*1), Y4, Y5
 	VMULPS         Y3, Y5, Y3
 	VADDPS         Y3, Y1, Y1
 	VMULPS         Y4, Y5, Y3
 	VADDPS         Y3, Y2, Y2
-	ADDQ           $0x40, SI
-	CMPQ           SI, BX
+	ADDQ           $0x40, DI
+	CMPQ           DI, SI
 	JL             first
 	VXORPS         Y0, Y0, Y0
 	VCMPPS         $0x1e, Y0, Y2, Y0
@@ -3552,16 +5400,16 @@ first:
 	VPAND          Y2, Y0, Y0
 	VMULPS         Y1, Y0, Y1
 	VBROADCASTSS   constc3060000<>+0(SB), Y2
-	MOVL           $0x0000000f, SI
+	MOVL           $0x0000000f, DI
 
 candidate:
-	VDIVPS 32(SP), Y2, Y3
+	VDIVPS 32(AX), Y2, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   $0x00000000, DI
+	MOVQ   $0x00000000, R8
 
 sums:
-	VMOVUPS        (CX)(DI*1), Y6
+	VMOVUPS        (DX)(R8*1), Y6
 	VMULPS         Y6, Y3, Y7
 	VBROADCASTSS   constc0900000<>+0(SB), Y8
 	VCMPPS         $0x1d, Y8, Y7, Y8
@@ -3584,13 +5432,13 @@ sums:
 	VPERMPS        iq4Values<>+0(SB), Y10, Y7
 	VPERMPS        iq4Values<>+32(SB), Y10, Y9
 	VBLENDVPS      Y8, Y9, Y7, Y7
-	VMULPS         (DX)(DI*1), Y7, Y8
+	VMULPS         (BX)(R8*1), Y7, Y8
 	VMULPS         Y6, Y8, Y6
 	VADDPS         Y6, Y4, Y4
 	VMULPS         Y7, Y8, Y6
 	VADDPS         Y6, Y5, Y5
-	ADDQ           $0x40, DI
-	CMPQ           DI, BX
+	ADDQ           $0x40, R8
+	CMPQ           R8, SI
 	JL             sums
 	VXORPS         Y3, Y3, Y3
 	VCMPPS         $0x1e, Y3, Y5, Y3
@@ -3604,16 +5452,16 @@ sums:
 	VBLENDVPS      Y3, Y4, Y1, Y1
 	VBROADCASTSS   const3f800000<>+0(SB), Y3
 	VADDPS         Y3, Y2, Y2
-	DECL           SI
+	DECL           DI
 	JNE            candidate
-	VMOVUPS        (SP), Y1
+	VMOVUPS        (AX), Y1
 	VXORPS         Y2, Y2, Y2
 	VBLENDVPS      Y1, Y2, Y0, Y0
-	MOVQ           scale+24(FP), CX
-	ADDQ           AX, CX
-	VMOVUPS        Y0, (CX)
-	ADDQ           $0x20, AX
-	CMPQ           AX, $0x40
+	MOVQ           scale+24(FP), DX
+	ADDQ           CX, DX
+	VMOVUPS        Y0, (DX)
+	ADDQ           $0x20, CX
+	CMPQ           CX, $0x40
 	JL             half
 	VZEROUPPER
 	RET

@@ -26,8 +26,9 @@
 // On amd64 the searches run in AVX-512 or AVX2 assembly (asm_*_amd64.s, written by the generator in gen). A kernel takes 16
 // blocks at once, transposed into planes: row i holds weight i of each block (planes.go). Where vector arithmetic could
 // depart from the portable code, far outside the numbers of real weights, kernels say so and the portable code takes over.
-// kernels_test.go compares both on every type. The environment variable QUANTIZE_KERNEL (avx512, avx2, generic) and the
-// build tag noasm choose; the bytes are the same.
+// kernels_test.go compares both on every type. Decoding has a kernel per type that goes from packed bytes to float32
+// (decode.go); decode_test.go compares it with the portable decoders on arbitrary bytes. The environment variable
+// QUANTIZE_KERNEL (avx512, avx2, generic) and the build tag noasm choose; the bytes are the same.
 //
 // # Use
 //

@@ -1,6 +1,7 @@
 package ggml
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -16,7 +17,7 @@ const hugeImportance = 1e20
 type encoder struct {
 	*coder
 	dst  []byte
-	x    []float32 // rows·k weights, row-major
+	x    []float32 // some whole rows of cols weights, row-major
 	cols int       // weights per row
 	im   columns
 }
@@ -50,8 +51,11 @@ func (c columns) of(i, n int) []float32 {
 // holds one non-negative number per column; types that ignore it accept it, types with NeedsImatrix require it. An
 // importance of zeros throughout says nothing and counts as 1 everywhere (the reference would write zeros).
 //
-// Rows are independent: any split of a matrix into calls gives the same bytes. Weights that are NaN or infinite give a
-// *NonFiniteError, weights too large for the type's scale an *OverflowError; dst then holds no usable data.
+// Rows are independent: any split of a matrix into calls gives the same bytes.
+//
+// Every type checks every weight: if any is NaN or infinite the error is a *NonFiniteError with the index into x of the first
+// of them, whatever else is wrong with the weights; callers need no scan of their own. Weights too large for the type's scale
+// give an *OverflowError. After an error dst holds no usable data.
 func (t *Type) EncodeRows(dst []byte, x []float32, rows, k int, importance []float32) error {
 	return t.encodeWith(active(), dst, x, rows, k, importance)
 }
@@ -70,23 +74,42 @@ func (t *Type) encodeWith(set *kernels, dst []byte, x []float32, rows, k int, im
 	if !ok1 || !ok2 || int64(len(x)) != weights || int64(len(dst)) != size {
 		return fmt.Errorf("ggml: %s: %d weights and %d bytes given for %d rows of %d", t.Name, len(x), len(dst), rows, k)
 	}
-	if err := t.checkWeights(set, x, k); err != nil {
-		return err
-	}
 	im, err := t.importance(importance, k)
 	if err != nil {
-		return err
+		return cmp.Or(nonFinite(x, 0), err)
 	}
 	if slices.ContainsFunc(im, func(v float32) bool { return v > hugeImportance }) {
 		set = nil
 	}
-	t.encode(&encoder{coder: newCoder(set), dst: dst, x: x, cols: k, im: columns{im: im}})
-	if t.Elems == 1 {
-		return nil // plain numbers have been checked
-	}
-	if i := t.check(dst, t.Bytes); i >= 0 {
-		perRow := k / t.Elems
-		return &OverflowError{Type: t.Name, Row: i / perRow, Block: i % perRow}
+	return t.encodeTiles(&encoder{coder: newCoder(set), cols: k, im: columns{im: im}}, dst, x)
+}
+
+// tileWeights is about how many weights are checked and then encoded: they stay in the cache in between.
+const tileWeights = 1 << 16
+
+// encodeTiles encodes a few rows after the other, a multiple of 16: kernels then always have their 16 blocks.
+func (t *Type) encodeTiles(e *encoder, dst []byte, x []float32) error {
+	tile := max(tileWeights/lanes/e.cols, 1) * lanes * e.cols
+	for i := 0; i < len(x); i += tile {
+		e.x = x[i:min(i+tile, len(x))]
+		e.dst = dst[i/t.Elems*t.Bytes:][:len(e.x)/t.Elems*t.Bytes]
+		weight := t.checkWeights(e.coder.k, e.x)
+		if weight < 0 {
+			t.encode(e)
+			if t.Elems == 1 { // plain numbers have been checked
+				continue
+			}
+			block := t.check(e.dst, t.Bytes)
+			if block < 0 {
+				continue
+			}
+			weight = block * t.Elems
+		}
+		if err := nonFinite(x, i); err != nil { // here or further on: the worse news
+			return err
+		}
+		at := i + weight
+		return &OverflowError{Type: t.Name, Row: at / e.cols, Block: at % e.cols / t.Elems}
 	}
 	return nil
 }
@@ -118,8 +141,9 @@ func (t *Type) importance(im []float32, k int) ([]float32, error) {
 	return im, nil
 }
 
-// checkWeights finds NaN, infinities and weights beyond what the type can represent.
-func (t *Type) checkWeights(set *kernels, x []float32, k int) error {
+// checkWeights returns the index of the first weight that is NaN, infinite or beyond what the type can represent, -1 when
+// there is none.
+func (t *Type) checkWeights(set *kernels, x []float32) int {
 	limit := float32(math.MaxFloat32)
 	if t.limit > 0 {
 		limit = t.limit
@@ -130,16 +154,17 @@ func (t *Type) checkWeights(set *kernels, x []float32, k int) error {
 		clean = n * run
 	}
 	for i, v := range x[clean:] {
-		switch b := math.Float32bits(v) &^ (1 << 31); {
-		case b >= 0x7f800000:
-			return &NonFiniteError{What: "weight", Index: clean + i, Value: v}
-		case b > bits:
-			// A NaN further on is the worse news.
-			if j := firstNonFinite(x[clean+i:]); j >= 0 {
-				return &NonFiniteError{What: "weight", Index: clean + i + j, Value: x[clean+i+j]}
-			}
-			return &OverflowError{Type: t.Name, Row: (clean + i) / k, Block: (clean + i) % k / t.Elems}
+		if math.Float32bits(v)&^(1<<31) > bits {
+			return clean + i
 		}
+	}
+	return -1
+}
+
+// nonFinite returns an error for the first NaN or infinity in x from index `from` on, nil when there is none.
+func nonFinite(x []float32, from int) error {
+	if i := firstNonFinite(x[from:]); i >= 0 {
+		return &NonFiniteError{What: "weight", Index: from + i, Value: x[from+i]}
 	}
 	return nil
 }

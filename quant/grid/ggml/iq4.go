@@ -28,7 +28,7 @@ var (
 	})
 	scalarIQ4XS = newScalar(Scalar{
 		Type: "IQ4_XS", Span: superBlock, Sub: 32, Levels: levelsIQ4[:], ScaleMin: -32, ScaleMax: 31,
-		fit: fitIQ4XS, pack: packIQ4XS, unpack: unpackIQ4XS, weights: weightsIQ4, search: searchesIQ4,
+		fit: fitIQ4XS, head: headIQ4XS, pack: packIQ4XS, unpack: unpackIQ4XS, weights: weightsIQ4, search: searchesIQ4,
 		codes: func(codes []uint8, p *Params, x []float32) { codesIQ4XS(codes, p.D, p, x) },
 	})
 	searchesIQ4 = subSearch{other: searchIQ4, plane: func(k *kernels, x, w *float32, n int, scale *float32) { k.iq4(x, w, n, scale) }}
@@ -241,6 +241,13 @@ func fitPlanesIQ4XS(c *coder, p []Params, codes []uint8, x []float32, im columns
 }
 
 func packIQ4XS(b []byte, p *Params, codes []uint8) {
+	headIQ4XS(b, p)
+	for j := range 8 {
+		packNibbles32(b[8+16*j:], codes[32*j:])
+	}
+}
+
+func headIQ4XS(b []byte, p *Params) {
 	putF16(b, p.D)
 	var high uint16
 	clear(b[4:8])
@@ -248,7 +255,6 @@ func packIQ4XS(b []byte, p *Params, codes []uint8) {
 		l := uint8(p.Scale[j] + 32)
 		b[4+j/2] |= l & 15 << (4 * (j % 2))
 		high |= uint16(l>>4) << (2 * j)
-		packNibbles32(b[8+16*j:], codes[32*j:])
 	}
 	binary.LittleEndian.PutUint16(b[2:], high)
 }

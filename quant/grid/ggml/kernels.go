@@ -9,7 +9,7 @@ import (
 //go:generate go -C gen run . -out ..
 
 // kernels is a set of vector kernels. They work on planes: rows of 16 numbers, one lane per block. Each does in every lane
-// what the portable function of the same name does for one block, bit for bit.
+// what the portable function of the same name does for one block, bit for bit. Those in block and decode work in row order.
 type kernels struct {
 	transpose      func(dst, src *float32, stride, n int)
 	transposeBytes func(dst *uint8, stride int, src *uint8, n int)
@@ -19,7 +19,7 @@ type kernels struct {
 	weights        func(w, x, im, sigma2 *float32, n int)
 	rootWeights    func(w, x *float32, n int, scale float32)
 	requant        func(codes *uint8, x *float32, n int, step, minimum *float32, lo, hi, base int32)
-	asym, asymPair func(codes *uint8, x, w *float32, n int, levels, first, step float32, steps int32, abs bool, scale, minimum, sum *float32) (ok bool)
+	asym, asymQuad func(codes *uint8, x, w *float32, n int, levels, first, step float32, steps int32, abs bool, scale, minimum, sum *float32) (ok bool)
 	sym            func(codes *uint8, x, w *float32, n int, levels float32, scale *float32)
 	sym3           func(codes *uint8, x, scale *float32)
 	signs          func(magnitudes *float32, signs *uint8, x, w *float32, n int, parity bool)
@@ -33,6 +33,11 @@ type kernels struct {
 	split32        func(wx, w, scale *float32, first, second, shift *uint32)
 	split16        func(x, w *float32, order *uint32, scale *float32, first, second, shift *uint32)
 	block          blockKernels
+	decode         map[string]blockDecoder // by the name of the type
+	pack           map[string]blockPacker  // by the name of the type
+	signedScales   func(levels *uint8, step, d, scale *float32, n int, lowest float32, highest, none int32, eps float32)
+	maxScales      func(levels *uint8, step, d, scale *float32, n int, highest float32)
+	scaleCodes     func(dst *float32, codes *uint8, step *float32, runs int)
 	iq4            func(x, w *float32, n int, scale *float32)
 	iq4Codes       func(codes *uint8, x *float32, n int, inverse *float32)
 	pos            func(codes *uint8, x, w *float32, n int, levels int32, scale *float32)

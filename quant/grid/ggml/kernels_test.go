@@ -176,3 +176,49 @@ func TestKernelsAnyShape(t *testing.T) {
 		}
 	})
 }
+
+// TestPackKernels packs random codes of many blocks with kernels and one by one with the portable code.
+func TestPackKernels(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	eachKernelSet(t, func(t *testing.T, set *kernels) {
+		packed := 0
+		eachScalar(t, func(t *testing.T, ty *Type, s *Scalar) {
+			pack := set.pack[ty.Name]
+			if pack == nil {
+				t.Skip("no kernel")
+			}
+			packed++
+			const blocks = 5
+			codes := make([]uint8, blocks*s.Span)
+			for i := range codes {
+				codes[i] = uint8(r.IntN(len(s.Levels)))
+			}
+			p := Params{D: 0.5, DMin: 0.25}
+			for j := range s.SubBlocks() {
+				p.Scale[j], p.Min[j] = s.ScaleMin+int16(r.IntN(int(s.ScaleMax-s.ScaleMin)+1)), int16(r.IntN(int(s.MinMax)+1))
+			}
+			got, want := make([]byte, blocks*ty.Bytes), make([]byte, blocks*ty.Bytes)
+			pack(&got[0], &codes[0], blocks)
+			for b := range blocks {
+				s.head(got[b*ty.Bytes:(b+1)*ty.Bytes], &p)
+				s.Pack(want[b*ty.Bytes:(b+1)*ty.Bytes], &p, codes[b*s.Span:(b+1)*s.Span])
+			}
+			require.Equal(t, want, got)
+		})
+		require.Equal(t, len(set.pack), packed, "a kernel of no type")
+	})
+}
+
+// TestKernelNames looks for kernels that no type would find.
+func TestKernelNames(t *testing.T) {
+	eachKernelSet(t, func(t *testing.T, set *kernels) {
+		for name, f := range set.decode {
+			_, ok := ByName(name)
+			require.True(t, ok && f != nil, name)
+		}
+		for name, f := range unpackers {
+			ty, ok := ByName(name)
+			require.True(t, ok && f != nil && ty.Elems == superBlock, name)
+		}
+	})
+}

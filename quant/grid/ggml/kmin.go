@@ -159,15 +159,9 @@ func (t *kmin) fitPlanes(c *coder, p []Params, codes []uint8, x []float32, im co
 	}
 	c.searchAsym(0, subs, t.sub, spec)
 	if im.none() {
-		t.planeScales(pl, p)
+		t.planeScales(c, p)
 	} else {
 		t.planeFittedScales(c, p)
-	}
-	for b := range p {
-		for j := range subs {
-			pl.step[j*lanes+b] = p[b].D * float32(p[b].Scale[j])
-			pl.offset[j*lanes+b] = float32(p[b].DMin * float32(p[b].Min[j]))
-		}
 	}
 	for j := range subs {
 		c.requant(j, t.sub, 0, t.plain.levels, 0)
@@ -183,16 +177,29 @@ func (c *coder) importanceWeights(im columns, sigma float32) {
 	c.k.weights(&pl.w[0], &pl.x[0], &pl.im[0], &pl.sigma[0], superBlock)
 }
 
-func (t *kmin) planeScales(pl *planes, p []Params) {
+// planeScales sets the parameters of a batch, and steps and offsets with them.
+func (t *kmin) planeScales(c *coder, p []Params) {
+	pl := c.pl
 	subs := superBlock / t.sub
+	top := float32(t.scaleLevels)
+	var d [lanes]float32
+	c.k.maxScales(&pl.levels[0], &pl.step[0], &d[0], &pl.scale[0], subs, top)
 	for b := range p {
-		scale, minimum := laneOf(pl.scale[:], b, subs), laneOf(pl.minimum[:], b, subs)
-		p[b] = Params{}
-		p[b].D = t.integerScales(p[b].Scale[:], scale[:subs])
-		p[b].DMin = t.integerScales(p[b].Min[:], minimum[:subs])
+		p[b] = Params{D: d[b]}
+		for j := range subs {
+			p[b].Scale[j] = int16(pl.levels[j*lanes+b])
+		}
+	}
+	c.k.maxScales(&pl.levels[0], &pl.offset[0], &d[0], &pl.minimum[0], subs, top)
+	for b := range p {
+		p[b].DMin = d[b]
+		for j := range subs {
+			p[b].Min[j] = int16(pl.levels[j*lanes+b])
+		}
 	}
 }
 
+// planeFittedScales is planeScales with importance.
 func (t *kmin) planeFittedScales(c *coder, p []Params) {
 	pl := c.pl
 	subs := superBlock / t.sub
@@ -212,6 +219,8 @@ func (t *kmin) planeFittedScales(c *coder, p []Params) {
 		p[b].DMin = roundF16(d[b])
 		for j := range subs {
 			p[b].Min[j] = int16(pl.levels[j*lanes+b])
+			pl.step[j*lanes+b] = p[b].D * float32(p[b].Scale[j])
+			pl.offset[j*lanes+b] = float32(p[b].DMin * float32(p[b].Min[j]))
 		}
 	}
 }
@@ -226,10 +235,10 @@ func (t *kmin) weights(w, x, im []float32) {
 }
 
 // scalar builds the public view of a type with minima.
-func (t *kmin) scalar(name string, pack func([]byte, *Params, []uint8), unpack func(*Params, []uint8, []byte)) Scalar {
+func (t *kmin) scalar(name string, head func([]byte, *Params), pack func([]byte, *Params, []uint8), unpack func(*Params, []uint8, []byte)) Scalar {
 	return newScalar(Scalar{
 		Type: name, Span: superBlock, Sub: t.sub, Levels: integers(0, int(t.plain.levels)), HasMin: true,
 		ScaleMax: int16(t.scaleLevels), MinMax: int16(t.scaleLevels),
-		fit: t.fit, codes: t.requant, weights: t.weights, search: subSearch{asym: &t.weighted}, pack: pack, unpack: unpack,
+		fit: t.fit, codes: t.requant, weights: t.weights, search: subSearch{asym: &t.weighted}, head: head, pack: pack, unpack: unpack,
 	})
 }

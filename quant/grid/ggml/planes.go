@@ -109,8 +109,8 @@ func subPlane(plane []float32, j, n int) *float32 { return &plane[j*n*lanes] }
 func (c *coder) searchAsym(j, count, n int, spec *asymSpec) {
 	for end := j + count; j < end; {
 		search, subs := c.k.asym, 1
-		if c.k.asymPair != nil && end-j >= 2 {
-			search, subs = c.k.asymPair, 2
+		if c.k.asymQuad != nil && end-j >= 4 {
+			search, subs = c.k.asymQuad, 4
 		}
 		pl := c.pl
 		ok := search(&pl.codes[j*n*lanes], subPlane(pl.x[:], j, n), subPlane(pl.w[:], j, n), n, float32(spec.levels), spec.first, spec.step,

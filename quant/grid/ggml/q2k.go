@@ -8,15 +8,20 @@ package ggml
 
 const sizeQ2K = 84
 
-var scalarQ2K = kminQ2.scalar("Q2_K", packQ2K, unpackQ2K)
+var scalarQ2K = kminQ2.scalar("Q2_K", headQ2K, packQ2K, unpackQ2K)
 
 func encodeQ2K(e *encoder)                { encodeScalar(e, &scalarQ2K, sizeQ2K) }
 func decodeQ2K(dst []float32, src []byte) { decodeScalar(&scalarQ2K, sizeQ2K, dst, src) }
+
 func packQ2K(b []byte, p *Params, c []uint8) {
+	headQ2K(b, p)
+	packTwoBits(b[16:80], c)
+}
+
+func headQ2K(b []byte, p *Params) {
 	for j := range 16 {
 		b[j] = uint8(p.Scale[j]) | uint8(p.Min[j])<<4
 	}
-	packTwoBits(b[16:80], c)
 	putF16(b[80:], p.D)
 	putF16(b[82:], p.DMin)
 }

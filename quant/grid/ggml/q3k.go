@@ -1,5 +1,7 @@
 package ggml
 
+import "math"
+
 // Q3_K: 110 bytes for 256 weights.
 //
 //	  0 hmask[32]   third bit of weight i: bit i/32 of byte i mod 32
@@ -11,7 +13,7 @@ const sizeQ3K = 110
 
 var scalarQ3K = newScalar(Scalar{
 	Type: "Q3_K", Span: superBlock, Sub: 16, Levels: integers(-4, 3), ScaleMin: -32, ScaleMax: 31,
-	fit: fitQ3K, weights: weightsQ3K, search: subSearch{levels: 4}, pack: packQ3K, unpack: unpackQ3K,
+	fit: fitQ3K, weights: weightsQ3K, search: subSearch{levels: 4}, head: headQ3K, pack: packQ3K, unpack: unpackQ3K,
 	codes: func(codes []uint8, p *Params, x []float32) { requantSym(codes, p, x, 4) },
 })
 
@@ -93,27 +95,26 @@ func fitPlanesQ3K(c *coder, p []Params, codes []uint8, x []float32, im columns) 
 		for j := 0; j < 16; j += 4 { // the kernel takes four sub-blocks
 			c.k.sym3(&pl.codes[j*16*lanes], subPlane(pl.x[:], j, 16), &pl.scale[j*lanes])
 		}
-		for b := range p {
-			scales := laneOf(pl.scale[:], b, 16)
-			plainScalesQ3K(&p[b], scales[:])
-		}
-	} else {
-		c.importanceWeights(im, 2)
-		for j := range 16 {
-			c.searchSym(j, 16, 4)
-			c.k.rowSum(&pl.sum[j*lanes], subPlane(pl.w[:], j, 16), 16)
-		}
-		var d [lanes]float32
-		c.k.sym(&pl.levels[0], &pl.scale[0], &pl.sum[0], 16, 32, &d[0])
-		for b := range p {
-			var l [16]uint8
-			for j := range l {
-				l[j] = pl.levels[j*lanes+b]
-			}
-			fittedScalesQ3K(&p[b], d[b], &l)
-		}
+		c.signedScales(p, 31, -32, math.SmallestNonzeroFloat32)
+		c.requantSym(codes, 4)
+		return
 	}
-	c.requantSym(p, codes, 4)
+	c.importanceWeights(im, 2)
+	for j := range 16 {
+		c.searchSym(j, 16, 4)
+		c.k.rowSum(&pl.sum[j*lanes], subPlane(pl.w[:], j, 16), 16)
+	}
+	var d [lanes]float32
+	c.k.sym(&pl.levels[0], &pl.scale[0], &pl.sum[0], 16, 32, &d[0])
+	for b := range p {
+		var l [16]uint8
+		for j := range l {
+			l[j] = pl.levels[j*lanes+b]
+		}
+		fittedScalesQ3K(&p[b], d[b], &l)
+	}
+	c.steps(p)
+	c.requantSym(codes, 4)
 }
 
 func fillScales(p *Params, v int16) {
@@ -123,15 +124,19 @@ func fillScales(p *Params, v int16) {
 }
 
 func packQ3K(b []byte, p *Params, c []uint8) {
+	headQ3K(b, p)
 	packHighBits(b[:32], c, 2)
 	packTwoBits(b[32:96], c)
-	clear(b[104:108])
-	for j := range 8 {
-		lo, hi := uint8(p.Scale[j]+32), uint8(p.Scale[j+8]+32)
-		b[96+j] = lo&15 | hi<<4
-		b[104+j%4] |= lo>>4<<(2*(j/4)) | hi>>4<<(2*(j/4)+4)
+}
+
+func headQ3K(b []byte, p *Params) {
+	b = b[96:sizeQ3K]
+	for j := range 4 {
+		s0, s1, s2, s3 := uint8(p.Scale[j]+32), uint8(p.Scale[j+4]+32), uint8(p.Scale[j+8]+32), uint8(p.Scale[j+12]+32)
+		b[j], b[j+4] = s0&15|s2<<4, s1&15|s3<<4
+		b[j+8] = s0>>4 | s1>>4<<2 | s2>>4<<4 | s3>>4<<6
 	}
-	putF16(b[108:], p.D)
+	putF16(b[12:], p.D)
 }
 
 func unpackQ3K(p *Params, c []uint8, b []byte) {

@@ -13,8 +13,8 @@ const (
 )
 
 var (
-	scalarQ4K = kminQ4.scalar("Q4_K", packQ4K, unpackQ4K)
-	scalarQ5K = kminQ5.scalar("Q5_K", packQ5K, unpackQ5K)
+	scalarQ4K = kminQ4.scalar("Q4_K", packHeadQ4K, packQ4K, unpackQ4K)
+	scalarQ5K = kminQ5.scalar("Q5_K", packHeadQ4K, packQ5K, unpackQ5K)
 )
 
 func encodeQ4K(e *encoder)                { encodeScalar(e, &scalarQ4K, sizeQ4K) }

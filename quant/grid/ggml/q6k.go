@@ -11,7 +11,7 @@ const sizeQ6K = 210
 
 var scalarQ6K = newScalar(Scalar{
 	Type: "Q6_K", Span: superBlock, Sub: 16, Levels: integers(-32, 31), ScaleMin: -128, ScaleMax: 127,
-	fit: fitQ6K, weights: weightsQ6K, search: subSearch{levels: 32}, pack: packQ6K, unpack: unpackQ6K,
+	fit: fitQ6K, weights: weightsQ6K, search: subSearch{levels: 32}, head: headQ6K, pack: packQ6K, unpack: unpackQ6K,
 	codes: func(codes []uint8, p *Params, x []float32) { requantSym(codes, p, x, 32) },
 })
 
@@ -70,15 +70,15 @@ func fitPlanesQ6K(c *coder, p []Params, codes []uint8, x []float32, im columns) 
 	for j := range 16 {
 		c.k.sym(&pl.codes[j*16*lanes], subPlane(pl.x[:], j, 16), subPlane(w, j, 16), 16, 32, &pl.scale[j*lanes])
 	}
+	c.signedScales(p, 127, 0, searchEps)
 	for b := range p {
-		scales := laneOf(pl.scale[:], b, 16)
-		if !scalesQ6K(&p[b], scales[:]) {
+		if p[b] == (Params{}) { // a super-block of zeros: see scalesQ6K
 			for i := range superBlock {
 				pl.codes[i*lanes+b] = 0
 			}
 		}
 	}
-	c.requantSym(p, codes, 32)
+	c.requantSym(codes, 32)
 }
 
 // scalesQ6K is false for a super-block of zeros, of which the reference writes zero bytes throughout.
@@ -106,6 +106,10 @@ func packQ6K(b []byte, p *Params, c []uint8) {
 			putWord(qh, i, q0>>4&lowPair|q1>>4&lowPair<<2|q2>>4&lowPair<<4|q3>>4&lowPair<<6)
 		}
 	}
+	headQ6K(b, p)
+}
+
+func headQ6K(b []byte, p *Params) {
 	for j, s := range p.Scale {
 		b[192+j] = uint8(s)
 	}

@@ -30,6 +30,7 @@ type Scalar struct {
 	weights  func(w, x, im []float32)
 	search   subSearch
 	pack     func(dst []byte, p *Params, codes []uint8)
+	head     func(dst []byte, p *Params) // pack without the codes, of types whose codes a kernel packs
 	unpack   func(p *Params, codes []uint8, src []byte)
 }
 
@@ -167,6 +168,9 @@ func decodeScalar(s *Scalar, size int, dst []float32, src []byte) {
 	})
 }
 
+// blockPacker stores the codes of blocks that follow each other and leaves everything else in them alone.
+type blockPacker func(dst *byte, codes *uint8, blocks int)
+
 // encodeScalar encodes all rows of a super-block type.
 func encodeScalar(e *encoder, s *Scalar, size int) {
 	var p [batch]Params
@@ -175,9 +179,14 @@ func encodeScalar(e *encoder, s *Scalar, size int) {
 		x := e.x[i:min(i+batch*superBlock, len(e.x))]
 		n := len(x) / superBlock
 		s.fit(e.coder, p[:n], codes[:len(x)], x, e.im.skip(i))
+		dst := e.dst[i/superBlock*size:][:n*size]
+		pack := s.pack
+		if e.coder.k != nil {
+			e.coder.k.pack[s.Type](&dst[0], &codes[0], n)
+			pack = func(b []byte, p *Params, _ []uint8) { s.head(b, p) }
+		}
 		for b := range n {
-			at := (i/superBlock + b) * size
-			s.pack(e.dst[at:at+size], &p[b], codes[b*superBlock:(b+1)*superBlock])
+			pack(dst[b*size:(b+1)*size], &p[b], codes[b*superBlock:(b+1)*superBlock])
 		}
 	}
 }

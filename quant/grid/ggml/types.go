@@ -81,18 +81,3 @@ func (t *Type) RowBytes(k int) (int64, error) {
 	}
 	return n, nil
 }
-
-// DecodeRow decodes len(dst)/Elems blocks of src into dst, with the float32 operations of the reference. src must be
-// as long as RowBytes(len(dst)); a shorter one is a programming error and panics as an index would.
-func (t *Type) DecodeRow(dst []float32, src []byte) {
-	n := len(dst) / t.Elems
-	t.decode(dst[:n*t.Elems], src[:n*t.Bytes])
-}
-
-// eachBlock calls f for every block of a row.
-func eachBlock(elems, size int, dst []float32, src []byte, f func(x []float32, b []byte)) {
-	for len(dst) >= elems {
-		f(dst[:elems:elems], src[:size:size])
-		dst, src = dst[elems:], src[size:]
-	}
-}

@@ -24,15 +24,24 @@ func noScales([]byte, int) int { return -1 }
 // f16Scales checks the halves at the given offsets of each block: the exponent must not be all ones.
 func f16Scales(offsets ...int) func([]byte, int) int {
 	return func(src []byte, size int) int {
-		for at := 0; at < len(src); at += size {
-			for _, o := range offsets {
-				if binary.LittleEndian.Uint16(src[at+o:])&0x7c00 == 0x7c00 {
-					return at / size
-				}
+		bad := -1
+		for _, o := range offsets {
+			if i := badHalf(src[min(o, len(src)):], size); i >= 0 && (bad < 0 || i < bad) {
+				bad = i
 			}
 		}
-		return -1
+		return bad
 	}
+}
+
+// badHalf returns the first block whose half is no number; src begins with that of the first.
+func badHalf(src []byte, size int) int {
+	for at := 0; at+2 <= len(src); at += size {
+		if binary.LittleEndian.Uint16(src[at:])&0x7c00 == 0x7c00 {
+			return at / size
+		}
+	}
+	return -1
 }
 
 // firstBlock returns the first block for which bad is true.

@@ -45,14 +45,14 @@ func asym(name string, ways int) func(*gen) {
 		s := &asymState{g: g}
 		for range ways {
 			keep := g.slots(asymSlots)
-			s.ways = append(s.ways, &asymWay{trial: g.AllocLocal(32 * rowBytes), hi: keep[0], lowest: keep[1], sumW: keep[2], sumX: keep[3],
+			s.ways = append(s.ways, &asymWay{trial: g.local(32 * rowBytes), hi: keep[0], lowest: keep[1], sumW: keep[2], sumX: keep[3],
 				best: keep[4], scale: keep[5], bestInv: keep[6], bestLo: keep[7], firstLo: keep[8], keepBad: keep[9], keepEmpty: keep[10],
 				newScale: keep[11], newLo: keep[12], keepSolved: keep[13]})
 		}
 		ok := g.GP32()
 		g.MOVL(U32(1), ok)
 		g.lanes(func() {
-			s.n, s.zero, s.levels = g.rows("n"), g.zero(), s.scalar("levels")
+			s.n, s.zero, s.levels = g.rows("n"), g.zero(), g.scalar("levels")
 			for i, w := range s.ways {
 				s.start(i, w)
 			}
@@ -78,9 +78,9 @@ func (s *asymState) start(i int, w *asymWay) {
 		g.ADDQ(s.n, w.x)
 		g.ADDQ(s.n, w.w)
 	}
-	w.bad = g.hold(w.keepBad, g.noLanes())
+	w.bad = g.spill(w.keepBad, g.noLanes())
 	hi := s.extremes(fmt.Sprint("extremes", i), w)
-	w.empty = g.hold(w.keepEmpty, g.compare(lessEqual, hi, w.lo)) // constant and not positive: scale 0
+	w.empty = g.spill(w.keepEmpty, g.compare(lessEqual, hi, w.lo)) // constant and not positive: scale 0
 	w.firstLo.put(w.lo)
 	g.choose(w.empty.get(), g.add(w.lo, g.float(1)), hi) // any range will do: the result is masked in finish
 	w.hi.put(hi)
@@ -94,13 +94,6 @@ func (s *asymState) start(i int, w *asymWay) {
 	e := s.error(fmt.Sprint("initial", i), []*asymWay{w}, []reg.VecVirtual{scale}, []reg.VecVirtual{w.lo})[0]
 	g.choose(w.empty.get(), g.float(-1), e) // errors are not negative: never replaced
 	w.best.put(e)
-}
-
-// scalar broadcasts a float32 argument.
-func (s *asymState) scalar(name string) reg.VecVirtual {
-	f := s.g.XMM()
-	s.g.Load(s.g.Param(name), f)
-	return s.g.broadcast(f)
 }
 
 // extremes finds the range of x and the sums of w and w·x.
@@ -136,7 +129,7 @@ func (s *asymState) guard(w *asymWay) {
 // code rounds x at the current inv and lo and stores the code of row i.
 func (s *asymState) code(w *asymWay, x reg.VecVirtual, i reg.GPVirtual) (l reg.VecVirtual) {
 	g := s.g
-	l = g.roundClamp(g.mul(w.inv, g.sub(x, w.lo)), s.zero, s.levels)
+	l = g.roundCode(g.mul(w.inv, g.sub(x, w.lo)), s.zero, s.levels)
 	g.VMOVUPS(l, w.trial.Idx(i, 1))
 	return l
 }
@@ -151,7 +144,7 @@ func (s *asymState) candidates() {
 	kf := g.XMM()
 	g.VXORPS(kf, kf, kf)
 	g.VCVTSI2SSL(k, kf, kf)
-	numerator := g.add(g.add(s.scalar("first"), g.mul(s.scalar("step"), g.broadcast(kf))), s.levels)
+	numerator := g.add(g.add(g.scalar("first"), g.mul(g.scalar("step"), g.broadcast(kf))), s.levels)
 	for _, w := range s.ways {
 		g.set(w.inv, g.div(numerator, g.sub(w.hi.get(), w.lo)))
 		s.guard(w)
@@ -204,7 +197,7 @@ func (s *asymState) fit() {
 		g.choose(positive, s.zero, lo)
 		w.newScale.put(scale)
 		w.newLo.put(lo)
-		w.solved = g.hold(w.keepSolved, g.compare(greater, det, s.zero))
+		w.solved = g.spill(w.keepSolved, g.compare(greater, det, s.zero))
 	}
 }
 
@@ -252,7 +245,7 @@ func (s *asymState) finish(i int, w *asymWay) {
 	}
 	bestInv, bestLo := w.bestInv.get(), w.bestLo.get()
 	g.each(fmt.Sprint("codes", i), 0, s.n, func(i reg.GPVirtual) {
-		l := g.roundClamp(g.mul(bestInv, g.sub(g.load(at(w.x, i)), bestLo)), s.zero, s.levels)
+		l := g.roundCode(g.mul(bestInv, g.sub(g.load(at(w.x, i)), bestLo)), s.zero, s.levels)
 		g.choose(none, s.zero, l)
 		g.storeBytes(g.toInt(l), Mem{Base: codes})
 		g.ADDQ(Imm(16), codes)

@@ -85,9 +85,21 @@ func (g *gen) laneBits(m mask) reg.GPVirtual {
 	return r
 }
 
-// inverse is 1/d, 0 for 0.
-func (g *gen) inverse(d reg.VecVirtual) reg.VecVirtual {
-	return g.keep(g.compare(notEqual, d, g.zero()), g.div(g.float(1), d))
+// ratio is a/b in the first lane: dividing all takes several times as long.
+func (g *gen) ratio(a, b reg.VecVirtual) reg.VecVirtual {
+	r := g.XMM()
+	g.VDIVSS(b.AsX(), a.AsX(), r)
+	return r
+}
+
+// inverse is 1/d of the first lane in every lane, 0 for 0.
+func (g *gen) inverse(d, one reg.VecVirtual) reg.VecVirtual {
+	zero, live := g.XMM(), g.XMM()
+	g.VXORPS(zero, zero, zero)
+	g.VCMPPS(Imm(notEqual), zero, d.AsX(), live)
+	r := g.ratio(one, d)
+	g.VANDPS(live, r, r)
+	return g.broadcast(r)
 }
 
 // storeHalf stores the first lane as fp16.
@@ -136,17 +148,17 @@ func (g *gen) table32(name string, values []uint32) Mem {
 // blockQ80 encodes Q8_0.
 func blockQ80(g *gen) {
 	g.begin("blockQ80", "func(dst *byte, x *float32, blocks int)", "encodes blocks of Q8_0.")
+	magnitude, one, levels := g.int(0x7fffffff), g.float(1), g.float(127)
+	sign, half := g.int(0x80000000), g.int(0x3effffff) // the number before 0.5: sums round ties away from zero
 	g.blockLoop(34, func(x, dst reg.GPVirtual) {
 		v := g.loadBlock(x)
-		magnitude := g.int(0x7fffffff)
 		var a []reg.VecVirtual
 		for _, r := range v {
 			a = append(a, g.abs(r, magnitude))
 		}
-		d := g.div(g.fold(a, g.opMax), g.float(127))
+		d := g.ratio(g.fold(a, g.opMax), levels)
 		g.storeHalf(d, Mem{Base: dst})
-		inv := g.inverse(d)
-		sign, half := g.int(0x80000000), g.int(0x3effffff) // the number before 0.5: sums round ties away from zero
+		inv := g.inverse(d, one)
 		for i := range v {
 			q := g.mul(v[i], inv)
 			s := g.bitAnd(q, sign)
@@ -207,17 +219,18 @@ func (g *gen) nibbles(v []reg.VecVirtual, m Mem, high bool) {
 func blockSym(name string, levels float32, size int) func(*gen) {
 	return func(g *gen) {
 		g.begin("block"+name, "func(dst *byte, x *float32, blocks int)", "encodes blocks of "+name+" without importance.")
+		magnitude, one, least := g.int(0x7fffffff), g.float(1), g.float(-levels)
+		half, top := g.float(levels+0.5), g.int(uint32(2*levels-1))
 		g.blockLoop(size, func(x, dst reg.GPVirtual) {
 			v := g.loadBlock(x)
-			magnitude := g.int(0x7fffffff)
 			var a []reg.VecVirtual
 			for _, r := range v {
 				a = append(a, g.abs(r, magnitude))
 			}
 			peak := g.add(g.first(x, a, g.fold(a, g.opMax)), g.zero()) // a block of zeros has peak +0
-			d := g.div(peak, g.float(-levels))
+			d := g.ratio(peak, least)
 			g.storeHalf(d, Mem{Base: dst})
-			inv, half, top := g.inverse(d), g.float(levels+0.5), g.int(uint32(2*levels-1))
+			inv := g.inverse(d, one)
 			for i := range v {
 				v[i] = g.intMin(g.toInt(g.add(g.mul(v[i], inv), half)), top)
 			}
@@ -231,14 +244,16 @@ func blockSym(name string, levels float32, size int) func(*gen) {
 func blockMin(name string, levels float32, size int) func(*gen) {
 	return func(g *gen) {
 		g.begin("block"+name, "func(dst *byte, x *float32, blocks int)", "encodes blocks of "+name+" without importance.")
+		one, most := g.float(1), g.float(levels)
+		half, top := g.float(0.5), g.int(uint32(levels))
 		g.blockLoop(size, func(x, dst reg.GPVirtual) {
 			v := g.loadBlock(x)
 			lo := g.first(x, v, g.fold(v, g.opMin)) // the first of equals: zeros have signs
 			hi := g.first(x, v, g.fold(v, g.opMax))
-			d := g.div(g.sub(hi, lo), g.float(levels))
+			d := g.ratio(g.sub(hi, lo), most)
 			g.storeHalf(d, Mem{Base: dst})
 			g.storeHalf(lo, Mem{Base: dst, Disp: 2})
-			inv, half, top := g.inverse(d), g.float(0.5), g.int(uint32(levels))
+			inv := g.inverse(d, one)
 			for i := range v {
 				v[i] = g.intMin(g.toInt(g.add(g.mul(g.sub(v[i], lo), inv), half)), top)
 			}

@@ -143,7 +143,7 @@ func levels(kind levelKind) func(*gen) {
 				word := g.zero()
 				for k := range kind.elems {
 					v := g.mul(id, Mem{Base: x, Index: i, Scale: 1, Disp: k * rowBytes})
-					l := g.toInt(g.roundClamp(g.mul(half, g.sub(v, one)), zero, top))
+					l := g.toInt(g.roundCode(g.mul(half, g.sub(v, one)), zero, top))
 					g.VPSLLD(Imm(uint64(kind.bits*k)), l, l)
 					g.orTo(word, l)
 				}

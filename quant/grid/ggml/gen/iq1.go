@@ -111,7 +111,7 @@ const split32Rows = 32
 func split32(g *gen) {
 	g.begin("split32", "func(wx, w, scale *float32, first, second, shift *uint32)",
 		"finds the best division of 32 sorted rows: cuts before rows first and second, shift 1 for -1/8.")
-	rows := func() Mem { return g.AllocLocal((split32Rows + 1) * rowBytes) }
+	rows := func() Mem { return g.local((split32Rows + 1) * rowBytes) }
 	s := &split32State{g: g, sx: rows(), sw: rows(), tail: [4]Mem{rows(), rows(), rows(), rows()}}
 	keep := g.slots(9)
 	s.head = keep[5:]

@@ -27,7 +27,7 @@ func split16(g *gen) {
 		"finds the best division of 16 sorted rows and the shifts of the two codewords: bit 1 the first's, bit 0 the second's.")
 	s := &split16State{g: g, rowTerms: split16Sums * g.bytes}
 	for l := range s.terms {
-		s.terms[l] = g.AllocLocal(split16Rows * s.rowTerms)
+		s.terms[l] = g.local(split16Rows * s.rowTerms)
 	}
 	keep := g.slots(5 + 2*split16Sums)
 	s.head, s.mid = keep[5:5+split16Sums], keep[5+split16Sums:]

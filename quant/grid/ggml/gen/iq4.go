@@ -153,7 +153,7 @@ func iq4(g *gen) {
 	keep := g.slots(2)
 	g.lanes(func() {
 		x, w, n := g.plane("x"), g.plane("w"), g.rows("n")
-		peak, none := peaks(g, "peak", x, n)
+		peak, none := peaks(g, "peak", x, n, g.float(searchEps))
 		empty := g.hold(keep[0], none)
 		keep[1].put(peak)
 		look := g.iq4Lookup(false)

@@ -14,6 +14,7 @@ type gen struct {
 	bytes     int // of a vector: 64 (AVX-512) or 32 (AVX2)
 	constants map[string]Mem
 	half      reg.GPVirtual // byte offset of the lanes in work within a row of a plane
+	stack     reg.GPVirtual // start of the local memory, aligned; nil: there is none yet
 }
 
 // rodata marks constants.
@@ -39,6 +40,7 @@ func (g *gen) wide() bool { return g.bytes == 64 }
 // begin opens a function: name gets the instruction set as a suffix.
 func (g *gen) begin(name, signature, doc string) {
 	name += map[bool]string{true: "AVX512", false: "AVX2"}[g.wide()]
+	g.stack = nil
 	g.Function(name)
 	g.SignatureExpr(signature)
 	g.Doc(name + " " + doc)
@@ -117,6 +119,19 @@ func (g *gen) each(label string, from int, end reg.Register, body func(i reg.GPV
 	g.ADDQ(Imm(rowBytes), i)
 	g.CMPQ(i, end)
 	g.JL(LabelRef(label))
+}
+
+// local reserves memory for the function, aligned to cache lines: the stack is not, and every access to a vector of 64 bytes
+// would touch two.
+func (g *gen) local(size int) Mem {
+	if g.stack == nil {
+		below := g.AllocLocal(rowBytes)
+		g.stack = g.GP64()
+		g.LEAQ(below.Offset(rowBytes), g.stack)
+		g.ANDQ(I32(-rowBytes), g.stack)
+	}
+	at := g.AllocLocal((size + rowBytes - 1) / rowBytes * rowBytes)
+	return Mem{Base: g.stack, Disp: at.Disp - rowBytes}
 }
 
 // at addresses the row at byte offset i of a plane.

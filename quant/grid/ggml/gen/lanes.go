@@ -36,13 +36,8 @@ func (g *gen) zero() reg.VecVirtual {
 	return r
 }
 
-func (g *gen) clear(r reg.Register) {
-	if g.wide() {
-		g.VPXORD(r, r, r)
-	} else {
-		g.VXORPS(r, r, r)
-	}
-}
+// clear is VXORPS in both sets: avo knows that it does not read r, and does not know it of VPXORD.
+func (g *gen) clear(r reg.Register) { g.VXORPS(r, r, r) }
 
 func (g *gen) load(m Op) reg.VecVirtual {
 	r := g.vec()
@@ -84,10 +79,31 @@ func (g *gen) round(a Op) reg.VecVirtual {
 	return r
 }
 
-// roundClamp rounds and limits to lo … hi; only for values that the portable rn takes without wrapping.
-func (g *gen) roundClamp(a, lo, hi Op) reg.VecVirtual {
-	return g.smaller(hi, g.larger(lo, g.round(a)))
+// roundTo rounds and limits to lo … hi, lo < 0 ≤ hi; only for values that the portable rn takes without wrapping.
+func (g *gen) roundTo(a, lo, hi Op) reg.VecVirtual {
+	r := g.round(a)
+	g.limitBelow(r, lo)
+	g.limitAbove(r, hi)
+	return r
 }
+
+// roundCode is roundTo for 0 … hi.
+func (g *gen) roundCode(a, zero, hi Op) reg.VecVirtual {
+	r := g.round(a)
+	g.notNegative(r, zero)
+	g.limitAbove(r, hi)
+	return r
+}
+
+// limitAbove is v = min(v, hi) for hi ≥ 0 and no NaN. Numbers compare as their bits do as integers, all negative ones below;
+// the units for that are idle where the ones for comparing numbers are busy multiplying.
+func (g *gen) limitAbove(v reg.Register, hi Op) { g.VPMINSD(hi, v, v) }
+
+// limitBelow is v = max(v, lo) for lo < 0: as unsigned integers, numbers below lo are the only larger ones.
+func (g *gen) limitBelow(v reg.Register, lo Op) { g.VPMINUD(lo, v, v) }
+
+// notNegative is v = max(v, 0).
+func (g *gen) notNegative(v reg.Register, zero Op) { g.VPMAXSD(zero, v, v) }
 
 func (g *gen) bitAnd(a, b Op) reg.VecVirtual {
 	r := g.vec()

@@ -28,12 +28,14 @@ var files = []struct {
 	fill []func(*gen)
 }{
 	{"asm_plane", []func(*gen){transpose, transposeBytes, squares, rowSum, square, weights, rootWeights, requant}},
-	{"asm_search", []func(*gen){asym("asym", 1), asym("asymPair", 2), sym, sym3, pos, iq4, iq4Codes}},
+	{"asm_search", []func(*gen){asym("asym", 1), asym("asymQuad", 4), sym, sym3, pos, iq4, iq4Codes}},
 	{"asm_block", []func(*gen){blockQ80, blockSym("Q40", 8, 18), blockSym("Q50", 16, 22), blockMin("Q41", 15, 20), blockMin("Q51", 31, 24),
 		blockPeaks, blockE2M1, blockDigits, largest, convertFrom16("F16"), convertFrom16("BF16"), convertTo16("F16"), convertTo16("BF16")}},
 	{"asm_iq", []func(*gen){signs, roots, rowMax, rowPeak, squareAdd, better, levels(pairs), levels(triples), wordFit(pairs), wordFit(triples),
 		nearest(pairs), nearest(triples)}},
 	{"asm_iq1", []func(*gen){sortRows, split32, split16}},
+	{"asm_decode", decoders()},
+	{"asm_pack", append(packers(), signedScales, maxScales)},
 }
 
 func main() {

@@ -122,7 +122,7 @@ type slot struct {
 
 // slots reserves n vectors on the stack.
 func (g *gen) slots(n int) []slot {
-	local := g.AllocLocal(n * g.bytes)
+	local := g.local(n * g.bytes)
 	all := make([]slot, n)
 	for i := range all {
 		all[i] = slot{g, local.Offset(i * g.bytes)}
@@ -138,36 +138,82 @@ func (s slot) choose(m mask, a reg.Register) {
 	s.put(v)
 }
 
-// heldMask is a mask that outlives a loop: a mask register with AVX-512, a slot with AVX2.
+// held is a vector that outlives a loop: a register with AVX-512, a slot with AVX2.
+type held struct {
+	slot
+	v reg.VecVirtual
+}
+
+func (g *gen) held(s slot) held { return held{s, g.vec()} }
+
+func (h held) get() reg.VecVirtual {
+	if h.g.wide() {
+		return h.v
+	}
+	return h.slot.get()
+}
+
+func (h held) put(v reg.Register) {
+	if h.g.wide() {
+		h.g.set(h.v, v)
+		return
+	}
+	h.slot.put(v)
+}
+
+func (h held) choose(m mask, a reg.Register) {
+	if h.g.wide() {
+		h.g.choose(m, a, h.v)
+		return
+	}
+	h.slot.choose(m, a)
+}
+
+// heldMask is a mask that outlives a loop: a mask register with AVX-512, of which there are seven, or a slot.
 type heldMask struct {
 	g *gen
-	k mask
+	k mask // nil: in the slot
 	s slot
 }
 
 func (g *gen) hold(s slot, m mask) heldMask {
-	h := heldMask{g: g, s: s}
 	if g.wide() {
-		h.k = m
-	} else {
-		s.put(m)
+		return heldMask{g: g, k: m, s: s}
 	}
+	return g.spill(s, m)
+}
+
+// spill is hold in a slot.
+func (g *gen) spill(s slot, m mask) heldMask {
+	h := heldMask{g: g, s: s}
+	h.put(m)
 	return h
 }
 
-func (h heldMask) get() mask {
+func (h heldMask) put(m mask) {
 	if h.g.wide() {
+		h.g.KMOVW(m, h.s.m)
+	} else {
+		h.s.put(m)
+	}
+}
+
+func (h heldMask) get() mask {
+	switch {
+	case h.k != nil:
 		return h.k
+	case h.g.wide():
+		m := h.g.K()
+		h.g.KMOVW(h.s.m, m)
+		return m
 	}
 	return h.s.get()
 }
 
 func (h heldMask) include(m mask) {
-	if h.g.wide() {
-		h.g.include(h.k, m)
-		return
-	}
-	v := h.s.get()
+	v := h.get()
 	h.g.include(v, m)
-	h.s.put(v)
+	if h.k == nil {
+		h.put(v)
+	}
 }

@@ -19,7 +19,7 @@ func nearest(kind levelKind) func(*gen) {
 				"list *uint16)",
 			fmt.Sprintf("replaces packed levels that are no codeword by the neighbour of least Σ v·(scale·value − x)², group by "+
 				"group of %d rows of x and v, for all 16 lanes. Lane l has the values of its levels at l·stride.", kind.elems))
-		costs := g.AllocLocal(64 * 32) // of all neighbours: lists hold at most 64·8
+		costs := g.local(64 * 32) // of all neighbours: lists hold at most 64·8
 		n := &nearestState{g: g, kind: kind, costs: costs}
 		n.run()
 		g.end()

@@ -21,7 +21,7 @@ type posState struct {
 func pos(g *gen) {
 	g.begin("pos", "func(codes *uint8, x, w *float32, n int, levels int32, scale *float32)",
 		"is searchPos in every lane; n is at most 32.")
-	local := g.AllocLocal(32 * rowBytes)
+	local := g.local(32 * rowBytes)
 	keep := g.slots(1)
 	g.lanes(func() {
 		s := &posState{g: g, x: g.plane("x"), w: g.plane("w"), n: g.rows("n"), codes: local, zero: g.zero(), peak: g.zero()}
