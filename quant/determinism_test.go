@@ -185,7 +185,7 @@ func TestGoldenHashesOnOtherKernels(t *testing.T) {
 	if childKernel() {
 		t.Skip("this process has its kernels chosen already")
 	}
-	others := slices.DeleteFunc(kernel.Available(), func(name string) bool { return name == kernel.Features() })
+	others := slices.DeleteFunc(kernel.Names(), func(name string) bool { return name == kernel.Name() })
 	for _, name := range others {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run", "^(TestGoldenHashes|TestKernelIsForced)$", "-test.v")
@@ -200,9 +200,9 @@ func TestGoldenHashesOnOtherKernels(t *testing.T) {
 
 func TestKernelIsForced(t *testing.T) {
 	if want := os.Getenv(kernelVar); want != "" {
-		require.Equal(t, want, kernel.Features())
+		require.Equal(t, want, kernel.Name())
 	}
-	t.Logf("kernels: %s", kernel.Features())
+	t.Logf("kernels: %s", kernel.Name())
 }
 
 // The directory's own name and place, the size of shards' files and a memory limit are no part of any weight's bytes.

@@ -76,6 +76,18 @@ var active = sync.OnceValue(func() *set {
 // "avx512-bf16" and "avx512" differ in how they multiply bfloat16 numbers alone and are both "avx512".
 func Features() string { return active().family }
 
+// Name is the kernel set in use, by the name that QUANTIZE_KERNEL takes: that of Features, or "avx512-bf16".
+func Name() string { return active().name }
+
+// Names lists the kernel sets that this processor can run, fastest first.
+func Names() []string {
+	var names []string
+	for _, s := range available() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // Available lists what Features can be on this processor, fastest first.
 func Available() []string {
 	var names []string
