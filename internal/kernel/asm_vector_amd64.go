@@ -74,6 +74,16 @@ func colAbsSumAVX2(dst *float64, x *float32, stride int, rows int, cols int)
 //go:noescape
 func colSumSqAVX2(dst *float64, x *float32, stride int, rows int, cols int)
 
+// roundLevelsAVX2 rounds x to whole multiples of scale, and stores them in y and, behind zero, in codes.
+//
+//go:noescape
+func roundLevelsAVX2(y *float32, codes *uint8, x *float32, scale *float32, zero *float32, top float32, n int)
+
+// feedbackErrorsAVX2 sets e = (y-x)*inv and adds e² to loss.
+//
+//go:noescape
+func feedbackErrorsAVX2(e *float32, loss *float32, x *float32, y *float32, inv float32, n int)
+
 // widenF32AVX2 widens src exactly. It fetches 512 elements ahead.
 //
 //go:noescape

@@ -749,6 +749,107 @@ row:
 	VZEROUPPER
 	RET
 
+// func roundLevelsAVX2(y *float32, codes *uint8, x *float32, scale *float32, zero *float32, top float32, n int)
+// Requires: AVX, AVX2
+TEXT ·roundLevelsAVX2(SB), NOSPLIT, $0-56
+	MOVQ         y+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         scale+24(FP), BX
+	MOVQ         zero+32(FP), SI
+	VBROADCASTSS top+40(FP), Y0
+	MOVQ         n+48(FP), DI
+	VMOVUPS      sign<>+0(SB), Y1
+	VMOVUPS      magic<>+0(SB), Y2
+
+loop:
+	VMOVUPS      (BX), Y3
+	VMOVUPS      (SI), Y4
+	VMOVUPS      (DX), Y5
+	VDIVPS       Y3, Y5, Y5
+	VXORPS       Y1, Y4, Y6
+	VMAXPS       Y6, Y5, Y5
+	VSUBPS       Y4, Y0, Y6
+	VMINPS       Y6, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y5, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VADDPS       Y4, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VMOVUPS      32(BX), Y3
+	VMOVUPS      32(SI), Y4
+	VMOVUPS      32(DX), Y6
+	VDIVPS       Y3, Y6, Y6
+	VXORPS       Y1, Y4, Y7
+	VMAXPS       Y7, Y6, Y6
+	VSUBPS       Y4, Y0, Y7
+	VMINPS       Y7, Y6, Y6
+	VADDPS       Y2, Y6, Y6
+	VSUBPS       Y2, Y6, Y6
+	VMULPS       Y6, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VADDPS       Y4, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPACKUSDW    Y6, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X3
+	VPACKUSWB    X3, X5, X3
+	VMOVDQU      X3, (CX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x10, CX
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, SI
+	SUBQ         $0x10, DI
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA magic<>+0(SB)/4, $0x4b400000
+DATA magic<>+4(SB)/4, $0x4b400000
+DATA magic<>+8(SB)/4, $0x4b400000
+DATA magic<>+12(SB)/4, $0x4b400000
+DATA magic<>+16(SB)/4, $0x4b400000
+DATA magic<>+20(SB)/4, $0x4b400000
+DATA magic<>+24(SB)/4, $0x4b400000
+DATA magic<>+28(SB)/4, $0x4b400000
+GLOBL magic<>(SB), RODATA|NOPTR, $32
+
+// func feedbackErrorsAVX2(e *float32, loss *float32, x *float32, y *float32, inv float32, n int)
+// Requires: AVX
+TEXT ·feedbackErrorsAVX2(SB), NOSPLIT, $0-48
+	MOVQ         e+0(FP), AX
+	MOVQ         loss+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         y+24(FP), BX
+	VBROADCASTSS inv+32(FP), Y0
+	MOVQ         n+40(FP), SI
+
+loop:
+	VMOVUPS (BX), Y1
+	VSUBPS  (DX), Y1, Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  Y1, Y1, Y1
+	VADDPS  (CX), Y1, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(BX), Y1
+	VSUBPS  32(DX), Y1, Y1
+	VMULPS  Y0, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	VMULPS  Y1, Y1, Y1
+	VADDPS  32(CX), Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	SUBQ    $0x10, SI
+	JNE     loop
+	VZEROUPPER
+	RET
+
 // func widenF32AVX2(dst *float32, src *byte, n int)
 // Requires: AVX, MMX+
 TEXT ·widenF32AVX2(SB), NOSPLIT, $0-24

@@ -163,6 +163,7 @@ var tilesSplitAVX2 = []tileFunc[float32]{
 var vectorsAVX2 = &vectors{
 	exp: expAVX2, expSum: expSumAVX2, siluMul: siluMulAVX2,
 	scale: scaleAVX2, addScaled: addScaledAVX2, addScaledRows: addScaledRowsAVX2, scaleMul: scaleMulAVX2,
+	roundLevels: roundLevelsAVX2, feedbackErrors: feedbackErrorsAVX2,
 	max: maxAVX2, sum: sumAVX2, sumSq: sumSqAVX2,
 	dot64: dot64AVX2, sqDiff: sqDiffAVX2, colAbsSum: colAbsSumAVX2, colSumSq: colSumSqAVX2,
 	widen:      [3]func(*float32, *byte, int){widenF32AVX2, widenBF16AVX2, widenF16AVX2},

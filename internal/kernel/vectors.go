@@ -10,6 +10,8 @@ type vectors struct {
 	addScaled             func(dst, x *float32, s float32, n int)
 	addScaledRows         func(dst, x *float32, stride int, s *float32, count, n int)
 	scaleMul              func(dst, x, weight *float32, s float32, n int)
+	roundLevels           func(y *float32, codes *uint8, x, scale, zero *float32, top float32, n int)
+	feedbackErrors        func(e, loss, x, y *float32, inv float32, n int)
 	max, sum, sumSq       func(acc *[lanes]float32, x *float32, n int)
 	dot64, sqDiff         func(acc *[lanes]float64, a, b *float32, n int)
 	colAbsSum, colSumSq   func(dst *float64, x *float32, stride, rows, cols int)

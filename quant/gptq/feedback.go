@@ -17,6 +17,7 @@ type tile struct {
 	codes  []uint8       // [K, rows]
 	params []grid.Params // one set per group
 	fixed  bool          // feedback takes params as they are
+	loss   []float64     // of every row, as feedback left it: the squares of what it spread
 	scratch
 }
 
@@ -30,7 +31,7 @@ type scratch struct {
 
 func newTile(p *Prepared, g grid.Grid, target grid.Tile) *tile {
 	n := target.Rows
-	t := &tile{p: p, g: g, rows: n, target: target, q: grid.NewTile(n, p.k)}
+	t := &tile{p: p, g: g, rows: n, target: target, q: grid.NewTile(n, p.k), loss: make([]float64, n)}
 	t.codes = make([]uint8, p.k*t.rows)
 	longest := p.layout.spans[0].col1
 	t.scratch = scratch{factors: make([]float32, max(feedbackBlock, lookAheadMost)), x: make([]float32, n), y: make([]float32, n), d: make([]float32, n), c: make([]uint8, n),
@@ -129,6 +130,8 @@ func (t *tile) gather(pos0, pos1, col0 int, w grid.Tile) grid.Tile {
 // run rounds positions [p0, p1) one after the other and spreads each error over the rest of the block.
 func (t *tile) run(p0, p1 int, b block, w, e grid.Tile) {
 	k, errs := t.p.k, e.Data[(p0-b.pos0)*t.rows:]
+	share := t.d // of these columns in the loss
+	clear(share)
 	for pos := p0; pos < p1; pos++ {
 		c := t.p.layout.order[pos]
 		s := t.p.layout.spanOf(c)
@@ -136,9 +139,10 @@ func (t *tile) run(p0, p1 int, b block, w, e grid.Tile) {
 		kernel.AddScaledRows(x, errs, t.rows, t.column(p0, pos, pos))
 		t.g.Round(t.params[t.spanIndex(c)], c-s.col0, x, y, t.col(c))
 		inv := 1 / t.p.u[pos*k+pos]
-		for r := range err {
-			err[r] = (y[r] - x[r]) * inv
-		}
+		kernel.FeedbackErrors(err, share, x, y, inv)
+	}
+	for r, v := range share {
+		t.loss[r] += float64(v)
 	}
 	for pos := p1; pos < b.pos1; pos++ {
 		kernel.AddScaledRows(w.Col(pos), errs, t.rows, t.column(p0, p1, pos))

@@ -30,11 +30,7 @@ func (t *tile) lookAhead(i int, sb sub, w grid.Tile) {
 			kernel.AddScaledRows(x, e.Data, rows, spread[a*n:a*n+a])
 			t.g.Round(trial, t.p.layout.order[pos]-s.col0, x, y, codes)
 			inv, err := 1/t.p.u[pos*t.p.k+pos], e.Col(a)
-			for r := range err {
-				v := (y[r] - x[r]) * inv
-				err[r] = v
-				loss[r] += float32(v * v)
-			}
+			kernel.FeedbackErrors(err, loss, x, y, inv)
 		}
 		for r, v := range loss {
 			if v < least[r] || first {

@@ -49,7 +49,7 @@ type Options struct {
 // Plain returns the options for error feedback alone, as published but for the search of scales with feedback inside
 // each group: a fraction of the work.
 func Plain() Options {
-	return Options{Damp: 0.01, Order: GroupAware, Fit: LookAhead, Guard: true}
+	return Options{Damp: 0.01, Order: GroupAware, Fit: LookAhead}
 }
 
 // Normal returns the options that take most of what refinement can give for half of its work.

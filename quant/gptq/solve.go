@@ -14,7 +14,7 @@ import (
 // the outputs, damping included, when H is an average over tokens.
 type Report struct {
 	Loss        float64 // of the result
-	NearestLoss float64 // of plain rounding on the same grid
+	NearestLoss float64 // of plain rounding on the same grid; 0 where nothing was compared with it (Options.Guard)
 	Rho         float64 // share of the target shift that was used
 	Damp        float64
 	Dead        int
@@ -133,7 +133,13 @@ func (p *Prepared) solveTile(l *packing.Linear, g grid.Grid, w, target []float32
 	if p.opt.Passes > 0 {
 		rep.passes = t.refine()
 	}
-	p.compare(t, &rep, g, w, row0)
+	if o := &p.opt; o.Passes > 0 || o.Restarts > 0 || o.Guard {
+		p.compare(t, &rep, g, w, row0)
+	} else { // feedback alone knows what it did
+		for _, l := range t.loss {
+			rep.loss += l
+		}
+	}
 	for i, s := range p.layout.spans {
 		g.Store(l, row0, s.col0, t.params[i], t.codes[s.col0*rows:s.col1*rows])
 	}

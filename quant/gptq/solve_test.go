@@ -107,7 +107,9 @@ func TestIdentityHessianIsPlainRounding(t *testing.T) {
 		for _, damp := range []float64{0, 0.01, 0.5} {
 			for _, sym := range []bool{true, false} {
 				g := intGrid(t, scheme(4, 32, sym), k, grid.IntOptions{})
-				l, rep := solve(t, w, out, st, g, Reference(damp, order))
+				o := Reference(damp, order)
+				o.Guard = true // compares
+				l, rep := solve(t, w, out, st, g, o)
 				want, err := grid.RoundNearest(context.Background(), nil, w, out, k, g, nil)
 				require.NoError(t, err)
 				require.Equal(t, want, l)
@@ -171,13 +173,15 @@ func TestEachStepLowersTheLoss(t *testing.T) {
 			_, rep := solve(t, w, out, st, intGrid(t, s, k, io), o)
 			return rep.Loss
 		}
-		_, rep := solve(t, w, out, st, intGrid(t, s, k, grid.IntOptions{}), Reference(0.01, Natural))
+		compared := Reference(0.01, Natural)
+		compared.Guard = true
+		_, nearest := solve(t, w, out, st, intGrid(t, s, k, grid.IntOptions{}), compared)
 		ahead := Best()
 		ahead.Passes, ahead.Restarts = 0, 0
 		one := Best()
 		one.Restarts = 0
 		steps := []float64{
-			rep.NearestLoss, rep.Loss,
+			nearest.NearestLoss, loss(Reference(0.01, Natural), grid.IntOptions{}),
 			loss(Reference(0.01, Natural), grid.IntOptions{Search: true, Positive: true}),
 			loss(ahead, grid.IntOptions{Search: true}), loss(one, grid.IntOptions{Search: true}), loss(Best(), grid.IntOptions{Search: true}),
 		}

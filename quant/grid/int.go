@@ -6,6 +6,7 @@ import (
 	"github.com/llmquant/quantize/formats/packing"
 	"github.com/llmquant/quantize/formats/safeio"
 	"github.com/llmquant/quantize/formats/tensor"
+	"github.com/llmquant/quantize/internal/kernel"
 )
 
 // Range says how an integer group's scale follows from the range of its weights.
@@ -89,13 +90,7 @@ func (g *Int) Width() int { return 2 }
 // Round implements Grid.
 func (g *Int) Round(p Params, _ int, x, y []float32, codes []uint8) {
 	n := len(x)
-	scale, zero := p.Plane(0, n), p.Plane(1, n)
-	y, codes = y[:n], codes[:n]
-	for r, v := range x {
-		q := g.level(v, scale[r], zero[r])
-		y[r] = scale[r] * q
-		codes[r] = uint8(q + zero[r])
-	}
+	kernel.RoundLevels(y, codes, x, p.Plane(0, n), p.Plane(1, n), g.top)
 }
 
 // level returns the whole number q − z nearest to v/s that the grid has, ties to even. Clamping comes first: it commutes

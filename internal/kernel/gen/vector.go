@@ -15,6 +15,7 @@ func vectors(g *gen) {
 	elementwise(g)
 	updates(g)
 	reductions(g)
+	levels(g)
 	conversions(g)
 }
 
