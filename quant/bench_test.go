@@ -39,18 +39,35 @@ func BenchmarkGPTQBlock(b *testing.B) {
 	c := testmodel.Llama()
 	c.Layers, c.Hidden, c.Inter, c.Heads, c.KVHeads, c.HeadDim, c.Context = 1, 1024, 3584, 8, 2, 128, 512
 	dir := writeModel(b, c)
-	r := timedGPTQ{GPTQ{Options: gptq.Best(), Search: true}, map[string]time.Duration{}}
-	recipe := NewGPTQ(packing.Scheme{Grid: "int", Bits: 4, GroupSize: 128, Sym: true}, "gptq", gptq.Best())
-	recipe.Rounder = r
+	for _, effort := range []struct {
+		name    string
+		rounder GPTQ
+	}{
+		{"plain", GPTQ{Options: gptq.Plain(), Search: true, NoShift: true}},
+		{"normal", GPTQ{Options: gptq.Normal(), Search: true}},
+		{"best", GPTQ{Options: gptq.Best(), Search: true}},
+	} {
+		for _, dtype := range []string{"f32", "bf16"} {
+			b.Run(effort.name+"/"+dtype, func(b *testing.B) {
+				r := timedGPTQ{effort.rounder, map[string]time.Duration{}}
+				recipe := NewGPTQ(packing.Scheme{Grid: "int", Bits: 4, GroupSize: 128, Sym: true}, "gptq", effort.rounder.Options)
+				recipe.Rounder, recipe.BF16 = r, dtype == "bf16"
+				benchmarkBlock(b, dir, c.Vocab, recipe, r.spent)
+			})
+		}
+	}
+}
+
+func benchmarkBlock(b *testing.B, dir string, vocab int, recipe Recipe, spents map[string]time.Duration) {
 	start := cpuTime()
 	for b.Loop() {
 		o := options(b)
-		o.Calib, o.Force = windows(32, 512, c.Vocab), true
+		o.Calib, o.Force = windows(32, 512, vocab), true
 		_, err := Run(context.Background(), openModel(b, dir), recipe, o)
 		require.NoError(b, err)
 	}
 	b.ReportMetric((cpuTime()-start).Seconds()/float64(b.N), "cpu-s/op")
-	for name, spent := range r.spent {
+	for name, spent := range spents {
 		b.ReportMetric(spent.Seconds()/float64(b.N), fmt.Sprintf("%s-cpu-s", name))
 	}
 }

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/internal/kernel"
 )
 
 // workEstimate is the floating point operations of a run, from shapes alone: what --dry-run turns into a time.
@@ -17,18 +18,22 @@ func workEstimate(p *Plan, r *Recipe, o *Options) float64 {
 		b := &p.Model.Blocks[i]
 		forward := forwardWork(p.Model, b, o.Calib.SeqLen)
 		gram, solve := blockWork(b, tokens)
+		passes := tokens * forward
 		switch {
-		case needs.Has(NeedShift): // statistics in stages, then the outputs; a second stream, and twice the products, for some
-			pairs := tokens / float64(shiftEvery(o.Calib.Windows, o.Calib.SeqLen))
-			total += (1.8*tokens+pairs)*forward + gram*(1+2*pairs/tokens) + solveFactor*solve
-		case needs.Has(NeedSequential):
-			total += 1.8*tokens*forward + gram + solveFactor*solve
-		default:
-			total += tokens*forward + gram
-			if needs.Has(NeedDescent) {
-				total += descentPasses * solve
-			}
+		case needs.Has(NeedSequential): // inputs of o and down that were not kept are computed twice
+			passes *= 1.8 - 0.8*float64(p.Replay)/float64(max(replayBytes(p.Model, o), 1))
+			total += solveFactor(r.Rounder) * solve
+		case needs.Has(NeedDescent):
+			total += descentPasses * solve
 		}
+		if needs.Has(NeedShift) { // a second stream, and twice the products, for some
+			pairs := tokens / float64(shiftEvery(o.Calib.Windows, o.Calib.SeqLen))
+			passes, gram = passes+pairs*forward, gram*(1+2*pairs/tokens)
+		}
+		if r.BF16 && kernel.FastBF16() {
+			passes, gram = passes/2, gram/2
+		}
+		total += passes + gram
 		if needs.Has(NeedModules) {
 			total += float64(judged+2)*search*forward + rangeWork(b)
 		}
@@ -36,8 +41,18 @@ func workEstimate(p *Plan, r *Recipe, o *Options) float64 {
 	return total
 }
 
-// solveFactor is how often error feedback, refinement and its restart pass over N·K² products.
-const solveFactor = 14
+// solveFactor is how often error feedback, refinement and its restart pass over N·K² products, in time if not in number.
+func solveFactor(r Rounder) float64 {
+	g, ok := r.(GPTQ)
+	if !ok {
+		return 14
+	}
+	f := 3 + 1.3*float64(g.Options.Passes*(1+g.Options.Restarts))
+	if !g.NoShift {
+		f++
+	}
+	return f
+}
 
 // forwardWork is the work of one token in a block; experts count as often as tokens are routed to them.
 func forwardWork(m *arch.Model, b *arch.Block, seqLen int) float64 {

@@ -9,7 +9,9 @@ func RoundLevels(y []float32, codes []uint8, x, scale, zero []float32, top float
 
 // FeedbackErrors sets e = (y − x)·inv and adds e² to loss, for slices as long as x: the error of a rounded column as it
 // spreads to those behind it, and its share of the loss.
-func FeedbackErrors(e, loss, x, y []float32, inv float32) { active().feedbackErrors(e, loss, x, y, inv) }
+func FeedbackErrors(e, loss, x, y []float32, inv float32) {
+	active().feedbackErrors(e, loss, x, y, inv)
+}
 
 func (s *set) roundLevels(y []float32, codes []uint8, x, scale, zero []float32, top float32) {
 	n := len(x)
