@@ -36,7 +36,11 @@ type combination struct {
 
 func (c combination) String() string {
 	s := c.recipe.Allocation.(Uniform).Scheme
-	return fmt.Sprintf("%s %s %s %s", c.model, c.recipe.Method, c.recipe.Layout, SchemeName(s))
+	name := fmt.Sprintf("%s %s %s %s", c.model, c.recipe.Method, c.recipe.Layout, SchemeName(s))
+	if c.recipe.BF16 {
+		name += " bf16"
+	}
+	return name
 }
 
 // combinations lists every method in every layout it can be written in, and the families once per method.
@@ -51,6 +55,12 @@ func combinations() (all []combination) {
 	for _, model := range []string{"qwen2", "qwen3moe"} {
 		all = append(all, combination{model, NewAWQ(int4, "awq", AWQOptions{})}, combination{model, NewRTN(int4Sym, "gptq")},
 			combination{model, NewGPTQ(int4Sym, "gptq", gptq.Best())})
+	}
+	for _, model := range []string{"llama", "qwen3moe"} {
+		for _, r := range []Recipe{NewAWQ(int4, "awq", AWQOptions{}), NewGPTQ(int4Sym, "gptq", gptq.Normal())} {
+			r.BF16 = true
+			all = append(all, combination{model, r})
+		}
 	}
 	return append(all, combination{"llama", NewAWQ(int8Row, "compressed-tensors", AWQOptions{Surrogate: true})},
 		combination{"llama", NewGPTQ(packing.Scheme{Grid: "int", Bits: 3, GroupSize: 64, Sym: true}, "gptq", gptq.Best(), AWQScaling{})})
@@ -175,7 +185,7 @@ func TestGoldenHashesOnOtherKernels(t *testing.T) {
 	if childKernel() {
 		t.Skip("this process has its kernels chosen already")
 	}
-	others := slices.DeleteFunc(kernel.Available(), func(name string) bool { return name == kernel.Features() })
+	others := slices.DeleteFunc(kernel.Names(), func(name string) bool { return name == kernel.Name() })
 	for _, name := range others {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run", "^(TestGoldenHashes|TestKernelIsForced)$", "-test.v")
@@ -190,9 +200,9 @@ func TestGoldenHashesOnOtherKernels(t *testing.T) {
 
 func TestKernelIsForced(t *testing.T) {
 	if want := os.Getenv(kernelVar); want != "" {
-		require.Equal(t, want, kernel.Features())
+		require.Equal(t, want, kernel.Name())
 	}
-	t.Logf("kernels: %s", kernel.Features())
+	t.Logf("kernels: %s", kernel.Name())
 }
 
 // The directory's own name and place, the size of shards' files and a memory limit are no part of any weight's bytes.

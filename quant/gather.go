@@ -27,6 +27,9 @@ func newGather(s *stream, l *Layer, needs Need) *gather {
 		}
 	}
 	g.collector = forward.NewCollector(s.job.pool, l.Arch, 1, func(arch.Input) forward.Want { return want })
+	if s.job.recipe.BF16 {
+		g.collector.UseBF16()
+	}
 	if needs.Has(NeedModules) {
 		keep := max(searchTokens/s.job.opts.Calib.SeqLen, 1)
 		g.every = max(s.job.opts.Calib.Windows/keep, 1)

@@ -23,7 +23,7 @@ func (r *GGUFRecipe) recipe(p *GGUFPlan) *Recipe {
 	if rounder == nil {
 		rounder = KQuant{}
 	}
-	return &Recipe{Method: rounder.Name(), Transforms: r.Transforms, Rounder: rounder, Allocation: p}
+	return &Recipe{Method: rounder.Name(), Transforms: r.Transforms, Rounder: rounder, Allocation: p, BF16: r.BF16}
 }
 
 // Allocate implements Allocation for the linears, the head among them: the types that the mixture chose. What the file

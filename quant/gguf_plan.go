@@ -25,6 +25,7 @@ type GGUFRecipe struct {
 	// is filled block by block with statistics of Options.Calib, and Imatrix serves what lies outside the blocks.
 	Transforms []Transform
 	Rounder    Rounder
+	BF16       bool // as in Recipe
 }
 
 // GGUFPlan is the complete output of RunGGUF before any arithmetic.

@@ -89,6 +89,9 @@ func (g *ggufJob) recipeInfo() RecipeInfo {
 		info.Method, info.Rounder = g.recipe.Rounder.Name(), g.recipe.Rounder.Name()
 		info.Settings["rounding"] = g.recipe.Rounder
 	}
+	if g.recipe.BF16 {
+		info.Settings[calibDType] = "bf16"
+	}
 	for _, t := range g.recipe.Transforms {
 		info.Transforms = append(info.Transforms, t.Name())
 	}

@@ -105,6 +105,9 @@ func memoryEstimate(p *Plan, r *Recipe, o *Options) int64 {
 		total += stateMemory(p.Model, o, windows, p.StatesOnDisk)
 	}
 	total += 4*tokens + forward.ScratchBytes(p.Model, threads, set.Windows, set.SeqLen)
+	if r.BF16 {
+		total += forward.BF16Bytes(p.Model, set.Windows, set.SeqLen)
+	}
 	if r.Needs().Has(NeedModules) {
 		// Inputs of both modules on the search windows, and their outputs: wanted and got.
 		search := min(tokens, max(searchTokens, int64(set.SeqLen)))

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"github.com/llmquant/quantize/calib/forward"
 	"github.com/llmquant/quantize/internal/kernel"
 	"github.com/llmquant/quantize/quant/gptq"
 )
@@ -74,12 +75,12 @@ func newGramSum(width int, narrow bool) *gramSum {
 	return &gramSum{width: width, wide: make([]float64, width*width)}
 }
 
-func (g *gramSum) add(pool *kernel.Pool, x kernel.Mat) {
+func (g *gramSum) add(p *forward.Products, x kernel.Mat) {
 	if g.wide != nil {
-		kernel.SyrkAddF64(pool, g.wide, g.width, x)
+		p.Gram(g.wide, g.width, x)
 		return
 	}
-	kernel.Syrk(pool, kernel.MatF32(g.width, g.width, g.narrow), x, true)
+	p.Gram32(kernel.MatF32(g.width, g.width, g.narrow), x)
 }
 
 // join makes g the average of both sums over all tokens and other, if any, the average of its own.

@@ -46,8 +46,10 @@ type Recipe struct {
 	Layout     string // row of the layout table the artifact is written in ("awq", "gptq", "compressed-tensors", "" = dense)
 	// Config completes the layout's description in reports and configs: the settings of the method that others read.
 	Config map[string]any
-	GPTQ   packing.GPTQMeta // recorded in GPTQ configs
-	EXL2   packing.EXL2Meta // recorded in EXL2 configs
+	// BF16 makes calibration multiply activations and weights in bfloat16 instead of float32.
+	BF16 bool
+	GPTQ packing.GPTQMeta // recorded in GPTQ configs
+	EXL2 packing.EXL2Meta // recorded in EXL2 configs
 }
 
 // Needs is everything the recipe's parts need.

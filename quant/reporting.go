@@ -2,6 +2,7 @@ package quant
 
 import (
 	"context"
+	"maps"
 	"sort"
 
 	"github.com/llmquant/quantize/calib"
@@ -12,6 +13,13 @@ import (
 func (j *job) recipeInfo() RecipeInfo {
 	r := j.recipe
 	info := RecipeInfo{Method: r.Method, Format: r.Layout, Settings: r.Config}
+	if r.BF16 {
+		info.Settings = maps.Clone(info.Settings)
+		if info.Settings == nil {
+			info.Settings = map[string]any{}
+		}
+		info.Settings[calibDType] = "bf16"
+	}
 	if info.Format == "" {
 		info.Format = "safetensors"
 	}

@@ -48,7 +48,7 @@ func (j *job) round(ctx context.Context, l *Layer, lin *arch.Linear) (TensorRepo
 	if err := j.sink.linear(t, q); err != nil {
 		return row, err
 	}
-	l.linear(lin).W = kernel.MatF32(lin.Out, lin.In, values)
+	l.linear(lin).W = j.computed(kernel.MatF32(lin.Out, lin.In, values))
 	return row, nil
 }
 

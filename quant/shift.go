@@ -39,11 +39,12 @@ type paired struct {
 	stream *stream
 	kind   arch.InputKind
 	sums   map[inputKey]*pairSum
-	full   []float32  // inputs of the full-precision stream for the chunk, [tokens, width]
-	before []float32  // its states, [tokens, hidden], as they were where the pass has changed them
-	hidden kernel.Mat // states of the quantized stream, [chunk, hidden]
-	window int        // of the full-precision stream, in which both begin
-	stray  []float32  // scratch: distance of the residual streams, [window, hidden]
+	over   forward.Products // of tokens
+	full   []float32        // inputs of the full-precision stream for the chunk, [tokens, width]
+	before []float32        // its states, [tokens, hidden], as they were where the pass has changed them
+	hidden kernel.Mat       // states of the quantized stream, [chunk, hidden]
+	window int              // of the full-precision stream, in which both begin
+	stray  []float32        // scratch: distance of the residual streams, [window, hidden]
 	width  int
 	first  int // token of the chunk's first row
 }
@@ -56,7 +57,7 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 	if kind >= arch.MLPIn {
 		collect = s.runner.CollectMLP
 	}
-	p := &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}}
+	p := &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}, over: s.job.products()}
 	err := s.hidden.chunks(ctx, func(lo, hi int) (err error) {
 		if err := p.fullChunk(ctx, original, lo, hi); err != nil {
 			return err
@@ -151,7 +152,7 @@ func (p *paired) add(in forward.Sample) {
 	}
 	seq := s.runner.SeqLen()
 	if in.Expert >= 0 {
-		sum.h[0].add(s.job.pool, in.X)
+		sum.h[0].add(&p.over, in.X)
 		sum.tokens[0] += int64(in.X.Rows)
 		return
 	}
@@ -163,7 +164,7 @@ func (p *paired) add(in forward.Sample) {
 			half = window / s.every % 2
 		}
 		x := in.X.Slice(lo, hi, 0, in.X.Cols)
-		sum.h[half].add(s.job.pool, x)
+		sum.h[half].add(&p.over, x)
 		sum.tokens[half] += int64(hi - lo)
 		if window%s.every == 0 {
 			p.addDistance(sum, half, (window/s.every-p.window)*seq+token%seq, token, x)
@@ -178,12 +179,12 @@ func (p *paired) addDistance(sum *pairSum, half, row, token int, x kernel.Mat) {
 	pool, width, hidden := p.stream.job.pool, p.width, p.hidden
 	full := kernel.MatF32(x.Rows, width, p.full[row*width:(row+x.Rows)*width])
 	pool.Run(x.Rows, func(i int) { kernel.AddScaled(full.Row(i), x.Row(i), -1) })
-	kernel.GemmTN(pool, kernel.MatF32(width, width, sum.d[half]), full, x, true)
+	p.over.Cross(kernel.MatF32(width, width, sum.d[half]), full, x)
 	if sum.r[half] != nil {
 		p.stray = append(p.stray[:0], p.before[row*hidden.Cols:(row+x.Rows)*hidden.Cols]...)
 		stray := kernel.MatF32(x.Rows, hidden.Cols, p.stray)
 		pool.Run(x.Rows, func(i int) { kernel.AddScaled(stray.Row(i), hidden.Row(token-p.first+i), -1) })
-		kernel.GemmTN(pool, kernel.MatF32(hidden.Cols, width, sum.r[half]), stray, x, true)
+		p.over.Cross(kernel.MatF32(hidden.Cols, width, sum.r[half]), stray, x)
 	}
 	sum.pairs[half] += int64(x.Rows)
 }

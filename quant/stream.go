@@ -28,6 +28,9 @@ func (s *stream) begin(ctx context.Context, first int) (err error) {
 	set, m := s.job.opts.Calib, s.job.plan.Model
 	s.close()
 	s.runner = forward.NewRunner(m, s.job.pool, set.Windows, set.SeqLen)
+	if s.job.recipe.BF16 {
+		s.runner.UseBF16()
+	}
 	s.replay.memory = make([]float32, s.job.plan.Replay/4)
 	// Feedback works behind the part of the model that is quantized already, and that starts with the embeddings.
 	embeddings := tensor.Source(s.job.src)

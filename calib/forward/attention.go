@@ -18,9 +18,10 @@ type tile struct {
 func (r *Runner) heads(b *Block, xnorm kernel.Mat) kernel.Mat {
 	n := xnorm.Rows
 	q, k, v := buffer(&r.q, n, r.size.q), buffer(&r.k, n, r.size.kv), buffer(&r.v, n, r.size.kv)
-	b.Q.apply(r.pool, q, xnorm, false)
-	b.K.apply(r.pool, k, xnorm, false)
-	b.V.apply(r.pool, v, xnorm, false)
+	in := r.input(xnorm)
+	r.apply(&b.Q, q, in, false)
+	r.apply(&b.K, k, in, false)
+	r.apply(&b.V, v, in, false)
 	seq := r.size.seq
 	forRows(r.pool, n, func(i int) { r.turn(k.Row(i), b.KNorm, i%seq) })
 

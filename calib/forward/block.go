@@ -67,7 +67,7 @@ func (r *Runner) ForwardFrom(ctx context.Context, b *Block, kind arch.InputKind,
 		}
 		hi := min(hidden.Rows, lo+r.size.chunk)
 		x := rows(hidden, lo, hi)
-		last.apply(r.pool, x, rows(inputs, lo, hi), true)
+		r.apply(last, x, r.input(rows(inputs, lo, hi)), true)
 		if err := checkFinite(r.pool, b, x, lo); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (r *Runner) attnHalf(b *Block, x kernel.Mat, p *pass) {
 		o := r.heads(b, xnorm)
 		p.show(arch.OIn, -1, o, lo, nil)
 		if p.wants(arch.OIn) {
-			b.O.apply(r.pool, h, o, true)
+			r.apply(&b.O, h, r.input(o), true)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (r *Runner) dense(m *MLP, dst, xnorm kernel.Mat, accumulate bool, row int, 
 	a := r.gated(m, xnorm)
 	p.show(arch.DownIn, -1, a, row, nil)
 	if p.wants(arch.DownIn) {
-		m.Down.apply(r.pool, dst, a, accumulate)
+		r.apply(&m.Down, dst, r.input(a), accumulate)
 	}
 }
 
@@ -196,8 +196,9 @@ func (r *Runner) dense(m *MLP, dst, xnorm kernel.Mat, accumulate bool, row int, 
 func (r *Runner) gated(m *MLP, x kernel.Mat) kernel.Mat {
 	g := buffer(&r.gate, x.Rows, m.Gate.W.Rows)
 	u := buffer(&r.up, x.Rows, m.Up.W.Rows)
-	m.Gate.apply(r.pool, g, x, false)
-	m.Up.apply(r.pool, u, x, false)
+	in := r.input(x)
+	r.apply(&m.Gate, g, in, false)
+	r.apply(&m.Up, u, in, false)
 	forRows(r.pool, x.Rows, func(i int) { kernel.SiluMul(g.Row(i), g.Row(i), u.Row(i)) })
 	return g
 }
@@ -207,7 +208,7 @@ func (r *Runner) gated(m *MLP, x kernel.Mat) kernel.Mat {
 func (r *Runner) Attention(b *Block, dst, xnorm kernel.Mat) {
 	for lo := 0; lo < xnorm.Rows; lo += r.size.attnRows {
 		hi := min(xnorm.Rows, lo+r.size.attnRows)
-		b.O.apply(r.pool, rows(dst, lo, hi), r.heads(b, rows(xnorm, lo, hi)), false)
+		r.apply(&b.O, rows(dst, lo, hi), r.input(r.heads(b, rows(xnorm, lo, hi))), false)
 	}
 }
 

@@ -73,9 +73,10 @@ func (d *Decoder) attention(b *Block, x kernel.Mat, layer int) {
 	xnorm := r.normed(x, b.AttnNorm)
 	k, v := kernel.MatF32(end, width, d.k[layer][:end*width]), kernel.MatF32(end, width, d.v[layer][:end*width])
 	q, fresh := buffer(&r.q, n, r.size.q), rows(k, d.used, end)
-	b.Q.apply(r.pool, q, xnorm, false)
-	b.K.apply(r.pool, fresh, xnorm, false)
-	b.V.apply(r.pool, rows(v, d.used, end), xnorm, false)
+	in := r.input(xnorm)
+	r.apply(&b.Q, q, in, false)
+	r.apply(&b.K, fresh, in, false)
+	r.apply(&b.V, rows(v, d.used, end), in, false)
 	forRows(r.pool, n, func(i int) { r.turn(fresh.Row(i), b.KNorm, d.used+i) })
 	heads := width / r.size.headDim
 	r.pool.Run(heads*((n+r.size.tileTokens-1)/r.size.tileTokens), func(task int) {
@@ -83,7 +84,7 @@ func (d *Decoder) attention(b *Block, x kernel.Mat, layer int) {
 		t0 := task / heads * r.size.tileTokens
 		a.attend(t0, min(n, t0+r.size.tileTokens))
 	})
-	b.O.apply(r.pool, x, q, true)
+	r.apply(&b.O, x, r.input(q), true)
 }
 
 // Greedy appends the most probable token, the lowest id among equals, up to n times or until stop says so, and returns

@@ -60,7 +60,7 @@ func (r *Runner) expert(w *MLP, e int, slots []int32, topK int, dst, xnorm kerne
 		return
 	}
 	y := buffer(&r.experts.out, len(slots), dst.Cols)
-	w.Down.apply(r.pool, y, a, false)
+	r.apply(&w.Down, y, r.input(a), false)
 	forRows(r.pool, len(slots), func(i int) { // a token occurs once per expert, so rows do not collide
 		kernel.AddScaled(dst.Row(int(tokens[i])), y.Row(i), r.experts.weights[slots[i]])
 	})
@@ -73,7 +73,7 @@ func (r *Runner) route(b *Block, xnorm kernel.Mat) {
 	logits := buffer(&s.logits, xnorm.Rows, len(m.Experts))
 	s.chosen = grow(&s.chosen, xnorm.Rows*m.TopK)
 	s.weights = grow(&s.weights, xnorm.Rows*m.TopK)
-	b.Router.apply(r.pool, logits, xnorm, false)
+	r.apply(&b.Router, logits, input{x: xnorm}, false) // in float32: a close race between experts is decided here
 	forRows(r.pool, xnorm.Rows, func(i int) {
 		probs := logits.Row(i)
 		kernel.Softmax(probs)

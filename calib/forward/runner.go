@@ -31,6 +31,10 @@ type Runner struct {
 	up      []float32
 	experts expertScratch
 	tiles   chan *tile // one per thread
+
+	bf16   bool     // round what large linears multiply
+	narrow []uint16 // [rows of a step, width] inputs in bfloat16
+	weight []uint16 // a weight in bfloat16
 }
 
 // NewRunner prepares to run m over up to windows windows of seqLen tokens each. Memory is taken when first needed.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/llmquant/quantize/formats/arch"
+	"github.com/llmquant/quantize/formats/safetensors"
 	"github.com/llmquant/quantize/internal/kernel"
 )
 
@@ -216,6 +217,10 @@ func TestScratchBytes(t *testing.T) {
 			require.NoError(t, r.Collect(context.Background(), b, h, Selection{Last: arch.DownIn}, ignore))
 			require.NoError(t, r.Forward(context.Background(), b, h, nil))
 		}
+		half := NewRunner(m, nil, 60, 24)
+		half.UseBF16()
+		require.NoError(t, half.Forward(context.Background(), mustLoad(t, src, m, len(m.Blocks)-1), h, nil))
+		require.LessOrEqual(t, int64(2*(cap(half.narrow)+cap(half.weight))), BF16Bytes(m, 60, 24))
 		tl := <-r.tiles
 		e := &r.experts
 		used := 0
@@ -226,6 +231,12 @@ func TestScratchBytes(t *testing.T) {
 		require.LessOrEqual(t, int64(used), ScratchBytes(m, 1, 60, 24), dir)
 		require.Equal(t, ScratchBytes(m, 1, 5000, 24), ScratchBytes(m, 1, 50000, 24))
 	}
+}
+
+func mustLoad(t testing.TB, src *safetensors.File, m *arch.Model, layer int) *Block {
+	b, err := Load(src, m, layer, LoadOptions{})
+	require.NoError(t, err)
+	return b
 }
 
 func TestTopK(t *testing.T) {

@@ -65,7 +65,10 @@ func (s *Stat) Mean(sum []float64) []float64 {
 }
 
 // Add takes the rows of one sample.
-func (s *Stat) Add(p *kernel.Pool, in Sample) {
+func (s *Stat) Add(p *kernel.Pool, in Sample) { s.add(&Products{Pool: p}, in) }
+
+func (s *Stat) add(products *Products, in Sample) {
+	p := products.Pool
 	s.Tokens += int64(in.X.Rows)
 	const columns = 256 // per task; every column is summed by one task, in token order
 	if s.AbsSum != nil || s.SumSq != nil || s.MaxAbs != nil {
@@ -75,7 +78,7 @@ func (s *Stat) Add(p *kernel.Pool, in Sample) {
 		})
 	}
 	if s.Gram != nil {
-		kernel.SyrkAddF64(p, s.Gram, s.Width, in.X)
+		products.Gram(s.Gram, s.Width, in.X)
 	}
 	if s.Stride > 0 {
 		s.keep(in)
@@ -117,14 +120,14 @@ func (s *Stat) Matrix() kernel.Mat { return kernel.MatF32(len(s.Kept), s.Width, 
 
 // Collector keeps one Stat per input group of a block.
 type Collector struct {
-	pool   *kernel.Pool
-	inputs []arch.Input
-	stats  []*Stat // parallel to inputs; nil where nothing is wanted
+	products Products
+	inputs   []arch.Input
+	stats    []*Stat // parallel to inputs; nil where nothing is wanted
 }
 
 // NewCollector prepares statistics for the inputs of b for which want is not zero. stride is that of WantRows.
 func NewCollector(p *kernel.Pool, b *arch.Block, stride int, want func(arch.Input) Want) *Collector {
-	c := &Collector{pool: p, inputs: b.Inputs()}
+	c := &Collector{products: Products{Pool: p}, inputs: b.Inputs()}
 	c.stats = make([]*Stat, len(c.inputs))
 	for i, in := range c.inputs {
 		if w := want(in); w != 0 {
@@ -134,10 +137,13 @@ func NewCollector(p *kernel.Pool, b *arch.Block, stride int, want func(arch.Inpu
 	return c
 }
 
+// UseBF16 makes the collector multiply inputs rounded to bfloat16.
+func (c *Collector) UseBF16() { c.products.BF16 = true }
+
 // Tap takes one sample; pass it to a Runner.
 func (c *Collector) Tap(in Sample) {
 	if s := c.Stat(in.Kind, in.Expert); s != nil {
-		s.Add(c.pool, in)
+		s.add(&c.products, in)
 	}
 }
 

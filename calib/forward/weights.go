@@ -15,9 +15,8 @@ type Linear struct {
 	Bias []float32 // [Out], nil when the layer has none
 }
 
-// apply computes dst = x·Wᵀ + bias, or adds it to dst.
-func (l *Linear) apply(p *kernel.Pool, dst, x kernel.Mat, accumulate bool) {
-	kernel.GemmNT(p, dst, x, l.W, accumulate)
+// addBias adds the bias, if there is one, to every row.
+func (l *Linear) addBias(p *kernel.Pool, dst kernel.Mat) {
 	if l.Bias == nil {
 		return
 	}

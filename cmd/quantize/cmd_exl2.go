@@ -36,6 +36,7 @@ type exl2Run struct {
 	src    formats.Checkpoint
 	model  *arch.Model
 	dryRun bool
+	bf16   bool
 
 	transforms []quant.Transform // after the measurement, which is of the model as it is
 }
@@ -86,6 +87,9 @@ func (r *exl2Run) checkFlags() error {
 	if r.transforms, err = transformFlags(r.ctx); err != nil {
 		return err
 	}
+	if r.bf16, err = calibDType(r.ctx); err != nil {
+		return err
+	}
 	if bits := r.ctx.Int("head-bits"); bits != 16 {
 		if _, err := exl2.HeadCandidate(bits); err != nil {
 			return usagef("--head-bits: %v", err)
@@ -110,7 +114,7 @@ func (r *exl2Run) quantize(choice *exl2.Choice) error {
 	for _, f := range r.o.Calib.Files {
 		recipe.EXL2.Dataset = f.Name
 	}
-	recipe.Transforms = r.transforms
+	recipe.Transforms, recipe.BF16 = r.transforms, r.bf16
 	plan, err := quant.MakePlan(r.ctx.Context, r.src, recipe, r.o)
 	if err != nil {
 		return err

@@ -106,7 +106,12 @@ func ggufRecipe(ctx *cli.Context) (quant.GGUFRecipe, error) {
 		}
 		r.Rounder = rounder
 	}
-	r.Transforms, err = transformFlags(ctx)
+	if r.Transforms, err = transformFlags(ctx); err != nil {
+		return r, err
+	}
+	if r.BF16, err = calibDType(ctx); err == nil && r.BF16 && r.Rounder == nil && len(r.Transforms) == 0 {
+		err = usagef("--calib-dtype means nothing to --method %s without --transform", kquantName)
+	}
 	return r, err
 }
 

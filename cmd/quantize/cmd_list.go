@@ -155,5 +155,5 @@ func numbers(ns []int) string {
 }
 
 func deviceRows() [][]string {
-	return [][]string{{"cpu", fmt.Sprintf("%d cores, %s kernels (%s)", runtime.NumCPU(), kernel.Features(), runtime.GOARCH)}}
+	return [][]string{{"cpu", fmt.Sprintf("%d cores, %s kernels (%s)", runtime.NumCPU(), kernel.Name(), runtime.GOARCH)}}
 }

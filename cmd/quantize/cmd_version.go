@@ -25,7 +25,7 @@ type build struct {
 }
 
 func thisBuild() build {
-	b := build{Name: "quantize", Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPU: kernel.Features()}
+	b := build{Name: "quantize", Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPU: kernel.Name()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

@@ -22,8 +22,12 @@ func TestGPTQFlags(t *testing.T) {
 		quantize(t, append(args, "--effort", effort)...).ok(t)
 	}
 
+	quantize(t, append(args, "--calib-dtype", "bf16")...).ok(t)
+	quantize(t, append(args, "--calib-dtype", "bf16", "--format", "gguf")...).ok(t)
+	rtn := []string{golm, "--method", "rtn", "--dry-run", "--calib-dtype", "bf16"}
+	quantize(t, rtn...).fails(t, exitUsage, "--calib-dtype means nothing")
 	for _, wrong := range [][]string{
-		{"--effort", "none"}, {"--method", "awq", "--effort", "best"}, {"--act-order", "sideways"}, {"--hessian-dtype", "f16"}, {"--act-order", "g_idx", "--format", "awq"},
+		{"--calib-dtype", "f16"}, {"--effort", "none"}, {"--method", "awq", "--effort", "best"}, {"--act-order", "sideways"}, {"--hessian-dtype", "f16"}, {"--act-order", "g_idx", "--format", "awq"},
 		{"--act-order", "g_idx", "--format", "gguf"}, {"--method", "awq", "--act-order", "static"},
 	} {
 		quantize(t, append(args, wrong...)...).fails(t, exitUsage)

@@ -105,6 +105,12 @@ func buildRecipe(ctx *cli.Context) (method, quant.Recipe, error) {
 		return m, r, usagef("--transform needs a calibrated method (awq, gptq, exl2, kquant), not %s", m.name)
 	}
 	r.Transforms = append(extra, r.Transforms...)
+	if r.BF16, err = calibDType(ctx); err != nil {
+		return m, r, err
+	}
+	if r.BF16 && r.Needs() == 0 {
+		return m, r, usagef("--calib-dtype means nothing to --method %s", m.name)
+	}
 	rules, err := ruleFlags(ctx)
 	if err != nil {
 		return m, r, err
@@ -113,6 +119,18 @@ func buildRecipe(ctx *cli.Context) (method, quant.Recipe, error) {
 		r.Allocation = quant.Overridden{Base: r.Allocation, Rules: rules, Default: scheme}
 	}
 	return m, r, nil
+}
+
+// calibDType reads --calib-dtype.
+func calibDType(ctx *cli.Context) (bf16 bool, err error) {
+	switch v := ctx.String("calib-dtype"); v {
+	case "f32":
+		return false, nil
+	case "bf16":
+		return true, nil
+	default:
+		return false, usagef("--calib-dtype %q is not possible; f32 or bf16", v)
+	}
 }
 
 // schemeFlags reads --bits, --group-size, --sym and --asym over the method's defaults.

@@ -98,3 +98,8 @@ func narrowF16AVX2(dst *uint16, src *float32, n int)
 //
 //go:noescape
 func narrowBF16AVX2(dst *uint16, src *float32, n int)
+
+// pairBF16AVX2 rounds low and high likewise into the halves of words.
+//
+//go:noescape
+func pairBF16AVX2(dst *uint16, low *float32, high *float32, n int)

@@ -895,3 +895,62 @@ DATA bf16_quiet<>+20(SB)/4, $0x00000040
 DATA bf16_quiet<>+24(SB)/4, $0x00000040
 DATA bf16_quiet<>+28(SB)/4, $0x00000040
 GLOBL bf16_quiet<>(SB), RODATA|NOPTR, $32
+
+// func pairBF16AVX2(dst *uint16, low *float32, high *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·pairBF16AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ n+24(FP), CX
+	MOVQ low+8(FP), DX
+	MOVQ high+16(FP), BX
+
+loop:
+	VMOVUPS   (DX), Y0
+	VPSRLD    $0x10, Y0, Y1
+	VPAND     one_bits<>+0(SB), Y1, Y2
+	VPADDD    bf16_half<>+0(SB), Y2, Y2
+	VPADDD    Y0, Y2, Y2
+	VPSRLD    $0x10, Y2, Y2
+	VPOR      bf16_quiet<>+0(SB), Y1, Y1
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y1, Y2, Y2
+	VMOVUPS   (BX), Y0
+	VPSRLD    $0x10, Y0, Y1
+	VPAND     one_bits<>+0(SB), Y1, Y3
+	VPADDD    bf16_half<>+0(SB), Y3, Y3
+	VPADDD    Y0, Y3, Y3
+	VPSRLD    $0x10, Y3, Y3
+	VPOR      bf16_quiet<>+0(SB), Y1, Y1
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y1, Y3, Y3
+	VPSLLD    $0x10, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VMOVUPS   32(DX), Y0
+	VPSRLD    $0x10, Y0, Y1
+	VPAND     one_bits<>+0(SB), Y1, Y2
+	VPADDD    bf16_half<>+0(SB), Y2, Y2
+	VPADDD    Y0, Y2, Y2
+	VPSRLD    $0x10, Y2, Y2
+	VPOR      bf16_quiet<>+0(SB), Y1, Y1
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y1, Y2, Y2
+	VMOVUPS   32(BX), Y0
+	VPSRLD    $0x10, Y0, Y1
+	VPAND     one_bits<>+0(SB), Y1, Y3
+	VPADDD    bf16_half<>+0(SB), Y3, Y3
+	VPADDD    Y0, Y3, Y3
+	VPSRLD    $0x10, Y3, Y3
+	VPOR      bf16_quiet<>+0(SB), Y1, Y1
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y1, Y3, Y3
+	VPSLLD    $0x10, Y3, Y3
+	VPOR      Y3, Y2, Y2
+	VMOVUPS   Y2, 32(AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, BX
+	SUBQ      $0x10, CX
+	JNE       loop
+	VZEROUPPER
+	RET

@@ -61,12 +61,59 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
+// The products of bfloat16 numbers beside those of float32 and of the two mixed.
+func BenchmarkProductBF16(b *testing.B) {
+	for _, d := range [][3]int{{2048, 2048, 2048}, {512, 4096, 14336}, {512, 4096, 4096}, {64, 4096, 4096}, {16, 4096, 4096}, {1, 4096, 4096}} {
+		m, n, k := d[0], d[1], d[2]
+		rng := rand.New(rand.NewPCG(1, 2))
+		x, y := matrix(rng, F32, m, k, 0), matrix(rng, F32, n, k, 0)
+		hx, hy := MatU16(BF16, m, k, make([]uint16, m*k)), MatU16(BF16, n, k, make([]uint16, n*k))
+		NarrowRows(nil, hx, x)
+		NarrowRows(nil, hy, y)
+		c, work := MatF32(m, n, make([]float32, m*n)), 2*float64(m)*float64(n)*float64(k)
+		for name, f := range map[string]func(p *Pool){
+			"F32":   func(p *Pool) { GemmNT(p, c, x, y, false) },
+			"mixed": func(p *Pool) { GemmNT(p, c, x, hy, false) },
+			"BF16":  func(p *Pool) { GemmNTBF16(p, c, hx, hy, false) },
+		} {
+			b.Run(fmt.Sprintf("%dx%dx%d/%s", m, n, k, name), func(b *testing.B) { benchPools(b, work, f) })
+		}
+	}
+}
+
+// Rounding activations to the two forms of operands; work counts bytes read.
+func BenchmarkNarrowRows(b *testing.B) {
+	const rows, cols = 2048, 4096
+	x := matrix(rand.New(rand.NewPCG(1, 2)), F32, rows, cols, 0)
+	half, words := MatU16(BF16, rows, cols, make([]uint16, rows*cols)), MatU16(Pairs, rows/2, cols, make([]uint16, rows*cols))
+	b.Run("rows", func(b *testing.B) { benchPools(b, 4*rows*cols, func(p *Pool) { NarrowRows(p, half, x) }) })
+	b.Run("pairs", func(b *testing.B) { benchPools(b, 4*rows*cols, func(p *Pool) { PairRows(p, words, x) }) })
+}
+
 func BenchmarkSyrk(b *testing.B) {
 	const n, rows = 2048, 2048
 	x := matrix(rand.New(rand.NewPCG(1, 2)), F32, rows, n, 0)
 	b.Run("F32/2048", func(b *testing.B) {
 		c := MatF32(n, n, make([]float32, n*n))
 		benchPools(b, n*n*rows, func(p *Pool) { Syrk(p, c, x, false) })
+	})
+	words := MatU16(Pairs, rows/2, n, make([]uint16, rows*n))
+	PairRows(nil, words, x)
+	b.Run("BF16/2048", func(b *testing.B) {
+		c := MatF32(n, n, make([]float32, n*n))
+		benchPools(b, n*n*rows, func(p *Pool) { SyrkPairs(p, c, words, false) })
+	})
+	b.Run("TN/2048", func(b *testing.B) {
+		c := MatF32(n, n, make([]float32, n*n))
+		benchPools(b, 2*n*n*rows, func(p *Pool) { GemmTN(p, c, x, x, false) })
+	})
+	b.Run("BF16TN/2048", func(b *testing.B) {
+		c := MatF32(n, n, make([]float32, n*n))
+		benchPools(b, 2*n*n*rows, func(p *Pool) { GemmTNPairs(p, c, words, words, false) })
+	})
+	b.Run("BF16AddF64/2048", func(b *testing.B) {
+		h := make([]float64, n*n)
+		benchPools(b, n*n*rows, func(p *Pool) { SyrkPairsAddF64(p, h, n, words) })
 	})
 	b.Run("AddF64/2048", func(b *testing.B) {
 		h := make([]float64, n*n)

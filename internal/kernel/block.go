@@ -91,39 +91,54 @@ func (g *product[T]) strip(b *block[T], j0, j1 int) {
 	g.tileBlock(&own, b.i0, b.i1, j0, j1)
 }
 
-// tileBlock computes rows [i0, i1) and columns [j0, j1) of C for one block of k.
+// spot is a tile of C: rows [i, i+rows) and columns [j, j+cols).
+type spot struct{ i, rows, j, cols int }
+
+// tileBlock computes rows [i0, i1) and columns [j0, j1) of C for one block of k, all chains of a tile in turn while it is in
+// the first-level cache.
 func (g *product[T]) tileBlock(b *block[T], i0, i1, j0, j1 int) {
 	ks := g.ks
-	var edge []T // a tile that does not lie wholly in C, or in its part
+	var scratch []T // a tile that does not lie wholly in C, or in its part
 	for j := j0; j < j1; j += ks.nr {
-		cols := min(ks.nr, j1-j)
 		for i := i0; i < i1; i += ks.mr {
-			rows := min(ks.mr, i1-i)
-			k0, k1 := g.zeros.span(b.k0, b.k0+b.kc, i, j, j1)
-			k, skip := k1-k0, k0-b.k0
-			if k == 0 {
-				if b.add {
-					continue
-				}
-				skip = 0
-			}
-			pa, pb := &b.a[(i-b.i0)/ks.mr*ks.aStride*b.kc+skip*ks.aStride], &b.b[(j-b.j0)*b.kc+skip*ks.nr]
-			switch g.place(i, rows, j, cols) {
+			t := spot{i, min(ks.mr, i1-i), j, min(ks.nr, j1-j)}
+			var edge []T
+			switch g.place(t) {
 			case outside:
-			case inside:
-				if g.wide != nil {
-					ks.tileWide(k, pa, pb, &g.wide[i*g.ldc+j], g.ldc)
-				} else {
-					ks.tiles[rows-1](k, pa, pb, &g.c[i*g.ldc+j], g.ldc, b.add)
-				}
+				continue
 			case across:
-				if edge == nil {
-					edge = make([]T, ks.mr*ks.nr)
+				if scratch == nil {
+					scratch = make([]T, ks.mr*ks.nr)
 				}
-				ks.tiles[rows-1](k, pa, pb, &edge[0], ks.nr, false)
-				g.emit(edge, i, rows, j, cols, b.add)
+				edge = scratch
+			}
+			for k := b.k0; k < b.k0+b.kc; k += g.chain {
+				g.tile(b, t, edge, k, min(b.k0+b.kc, k+g.chain))
 			}
 		}
+	}
+}
+
+// tile computes the chains [k0, k1) of one tile, by way of edge if that is set.
+func (g *product[T]) tile(b *block[T], t spot, edge []T, k0, k1 int) {
+	ks, add := g.ks, b.add || k0 > b.k0
+	from, to := g.zeros.span(k0, k1, t.i, t.j, t.j+t.cols)
+	if from == to {
+		if add {
+			return
+		}
+		from, to = b.k0, b.k0
+	}
+	k, skip := to-from, from-b.k0
+	pa, pb := &b.a[(t.i-b.i0)/ks.mr*ks.aStride*b.kc+skip*ks.aStride], &b.b[(t.j-b.j0)*b.kc+skip*ks.nr]
+	switch {
+	case edge != nil:
+		ks.tiles[t.rows-1](k, pa, pb, &edge[0], ks.nr, false)
+		g.emit(edge, t, add)
+	case g.wide != nil:
+		ks.tileWide(k, pa, pb, &g.wide[t.i*g.ldc+t.j], g.ldc)
+	default:
+		ks.tiles[t.rows-1](k, pa, pb, &g.c[t.i*g.ldc+t.j], g.ldc, add)
 	}
 }
 
@@ -136,24 +151,24 @@ const (
 	outside
 )
 
-func (g *product[T]) place(i, rows, j, cols int) placement {
+func (g *product[T]) place(t spot) placement {
 	switch {
-	case g.part == lower && i+rows <= j, g.part == upper && i >= j+cols:
+	case g.part == lower && t.i+t.rows <= t.j, g.part == upper && t.i >= t.j+t.cols:
 		return outside
-	case cols < g.ks.nr, g.part == lower && i < j+cols-1, g.part == upper && i+rows-1 > j:
+	case t.cols < g.ks.nr, g.part == lower && t.i < t.j+t.cols-1, g.part == upper && t.i+t.rows-1 > t.j:
 		return across
-	case g.wide != nil && (rows < g.ks.mr || g.ks.tileWide == nil):
+	case g.wide != nil && (t.rows < g.ks.mr || g.ks.tileWide == nil):
 		return across
 	}
 	return inside
 }
 
 // emit stores or adds the wanted elements of a tile.
-func (g *product[T]) emit(tile []T, i0, rows, j0, cols int, add bool) {
-	for r := range rows {
-		from, to := g.part.columns(i0+r, j0, j0+cols)
-		src := tile[r*g.ks.nr+from-j0:][:to-from]
-		at := (i0 + r) * g.ldc
+func (g *product[T]) emit(tile []T, t spot, add bool) {
+	for r := range t.rows {
+		from, to := g.part.columns(t.i+r, t.j, t.j+t.cols)
+		src := tile[r*g.ks.nr+from-t.j:][:to-from]
+		at := (t.i + r) * g.ldc
 		switch {
 		case g.wide != nil:
 			for j, v := range src {

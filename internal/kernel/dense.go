@@ -31,7 +31,7 @@ func newDense[T real](p *Pool, c dense[T], a, b operand[T], k int, accumulate bo
 	if unsafe.Sizeof(*new(T)) == 8 {
 		kc = KC64
 	}
-	return &product[T]{pool: p, ks: ks, a: a, b: b, m: c.rows, n: c.cols, k: k, kc: kc, c: c.data, ldc: c.stride, add: accumulate}
+	return &product[T]{pool: p, ks: ks, a: a, b: b, m: c.rows, n: c.cols, k: k, kc: kc, chain: kc, c: c.data, ldc: c.stride, add: accumulate}
 }
 
 // kernelsOf returns the kernels of one element type of the set that a pool uses.

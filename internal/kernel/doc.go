@@ -8,6 +8,9 @@
 //
 //   - Each element of a matrix product is a chain of fused multiply-adds along k inside a block of KC = 512 values of k,
 //     starting from zero; the blocks are added in order, to zero or to the old value of C.
+//   - The products of bfloat16 matrices have the same blocks. Inside, values of k come in pairs, the second one of a pair
+//     first, and denormal numbers count as zero: what the instruction for them does, which dotPair spells out. Processors
+//     without it do the same by plain fused multiply-adds.
 //   - Work is split over rows and columns of C, never over k.
 //   - Sums of a row (softmax, RMS norm) run over 16 interleaved accumulators that are added pairwise, in an order that
 //     depends on the length alone.

@@ -6,19 +6,19 @@ import "fmt"
 const KC = 512
 
 // GemmNT computes C[M,N] = A[M,K]·B[N,K]ᵀ, added to C if accumulate is set: a linear layer with activations A and weights B.
-// C and A are F32, B is of any kind. C must not overlap A or B.
+// C and A are F32, B is of any kind but Pairs. C must not overlap A or B.
 func GemmNT(p *Pool, c, a, b Mat, accumulate bool) {
 	checkProduct("GemmNT", c, a, b, a.Rows, b.Rows, a.Cols, b.Cols)
 	multiply(p, c, a.operand(true), b.operand(true), a.Cols, accumulate)
 }
 
-// GemmNN computes C[M,N] = A[M,K]·B[K,N], added to C if accumulate is set. C and A are F32, B is of any kind.
+// GemmNN computes C[M,N] = A[M,K]·B[K,N], added to C if accumulate is set. C and A are F32, B is of any kind but Pairs.
 func GemmNN(p *Pool, c, a, b Mat, accumulate bool) {
 	checkProduct("GemmNN", c, a, b, a.Rows, b.Cols, a.Cols, b.Rows)
 	multiply(p, c, a.operand(true), b.operand(false), a.Cols, accumulate)
 }
 
-// GemmTN computes C[M,N] = A[K,M]ᵀ·B[K,N], added to C if accumulate is set. C and A are F32, B is of any kind.
+// GemmTN computes C[M,N] = A[K,M]ᵀ·B[K,N], added to C if accumulate is set. C and A are F32, B is of any kind but Pairs.
 func GemmTN(p *Pool, c, a, b Mat, accumulate bool) {
 	checkProduct("GemmTN", c, a, b, a.Cols, b.Cols, a.Rows, b.Rows)
 	multiply(p, c, a.operand(false), b.operand(false), a.Rows, accumulate)
@@ -83,12 +83,17 @@ func symmetrize[T real](p *Pool, h []T, n int) {
 }
 
 func checkProduct(name string, c, a, b Mat, m, n, ka, kb int) {
+	checkFit(name, c, a, b, m, n, ka, kb)
+	if c.Kind != F32 || a.Kind != F32 || b.Kind == Pairs {
+		panic(fmt.Sprintf("kernel: %s: C is %v, A is %v and B is %v, want F32, F32 and a kind of numbers", name, c.Kind, a.Kind, b.Kind))
+	}
+}
+
+// checkFit panics unless C is m x n and both operands have the same k.
+func checkFit(name string, c, a, b Mat, m, n, ka, kb int) {
 	c.check(name)
 	a.check(name)
 	b.check(name)
-	if c.Kind != F32 || a.Kind != F32 {
-		panic(fmt.Sprintf("kernel: %s: C is %v and A is %v, want F32", name, c.Kind, a.Kind))
-	}
 	if c.Rows != m || c.Cols != n || ka != kb {
 		panic(fmt.Sprintf("kernel: %s: C %dx%d, A %dx%d, B %dx%d do not fit", name, c.Rows, c.Cols, a.Rows, a.Cols, b.Rows, b.Cols))
 	}
@@ -106,7 +111,7 @@ func newProduct(p *Pool, c Mat, a, b operand[float32], k int, accumulate bool) *
 		p = NewPool(1) // its scratch memory serves all tasks of this product
 	}
 	return &product[float32]{
-		pool: p, ks: &p.kernels().f32, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC, c: c.F32, ldc: c.Stride, add: accumulate,
+		pool: p, ks: &p.kernels().f32, a: a, b: b, m: c.Rows, n: c.Cols, k: k, kc: KC, chain: KC, c: c.F32, ldc: c.Stride, add: accumulate,
 	}
 }
 

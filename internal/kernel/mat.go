@@ -5,11 +5,13 @@ import "fmt"
 // Kind is the element type of a Mat.
 type Kind uint8
 
-// The element types. 16-bit kinds are widened exactly to float32 before any arithmetic.
+// The element types. BF16 and F16 are widened exactly to float32 before any arithmetic, except by the products made for
+// bfloat16 numbers.
 const (
 	F32 Kind = iota
 	BF16
 	F16
+	Pairs // two BF16 numbers, see PairRows
 )
 
 // String names the kind as safetensors does.
@@ -20,9 +22,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-var kindNames = [...]string{F32: "F32", BF16: "BF16", F16: "F16"}
+var kindNames = [...]string{F32: "F32", BF16: "BF16", F16: "F16", Pairs: "Pairs"}
 
-// Mat is a row-major matrix: element (i, j) lies at index i*Stride+j of F32 (Kind F32) or of U16 (BF16, F16).
+// Mat is a row-major matrix: element (i, j) lies at index i*Stride+j of F32 (Kind F32) or of U16 (BF16, F16), or is the two
+// numbers from index 2*(i*Stride+j) of U16 on (Pairs).
 type Mat struct {
 	Rows, Cols int
 	Stride     int // in elements, at least Cols
@@ -38,7 +41,7 @@ func MatF32(rows, cols int, data []float32) Mat {
 	return m
 }
 
-// MatU16 is the dense rows x cols matrix of 16-bit floats (kind BF16 or F16) over data.
+// MatU16 is the dense rows x cols matrix of 16-bit floats (kind BF16 or F16) or of Pairs over data.
 func MatU16(kind Kind, rows, cols int, data []uint16) Mat {
 	m := Mat{Rows: rows, Cols: cols, Stride: cols, Kind: kind, U16: data}
 	m.check("MatU16")
@@ -57,9 +60,12 @@ func (m Mat) Slice(r0, r1, c0, c1 int) Mat {
 		return s
 	}
 	lo, hi := r0*m.Stride+c0, (r1-1)*m.Stride+c1
-	if m.Kind == F32 {
+	switch m.Kind {
+	case F32:
 		s.F32 = m.F32[lo:hi]
-	} else {
+	case Pairs:
+		s.U16 = m.U16[2*lo : 2*hi]
+	default:
 		s.U16 = m.U16[lo:hi]
 	}
 	return s
@@ -71,11 +77,15 @@ func (m Mat) Row(i int) []float32 { return m.F32[i*m.Stride : i*m.Stride+m.Cols]
 // check panics unless every element of m lies inside its slice.
 func (m Mat) check(name string) {
 	n := len(m.F32)
-	if m.Kind != F32 {
+	switch m.Kind {
+	case F32:
+	case Pairs:
+		n = len(m.U16) / 2
+	default:
 		n = len(m.U16)
 	}
 	checkShape(name, m.Rows, m.Cols, m.Stride, n)
-	if m.Kind > F16 {
+	if m.Kind > Pairs {
 		panic(fmt.Sprintf("kernel: %s: unknown kind %d", name, m.Kind))
 	}
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/llmquant/quantize/formats/tensor"
@@ -9,7 +10,7 @@ import (
 // operand is A or B of a product: outer values (rows of A, columns of B) times k.
 type operand[T real] struct {
 	data   []T      // for the kinds that need no widening
-	half   []uint16 // for BF16 and F16
+	half   []uint16 // for BF16, F16 and Pairs
 	kind   Kind
 	stride int
 	outer  int
@@ -26,22 +27,31 @@ func (o *operand[T]) at(i, k int) T {
 		return T(tensor.BF16ToF32(o.half[i*o.stride+k]))
 	case F16:
 		return T(tensor.F16ToF32(o.half[i*o.stride+k]))
+	case Pairs: // bits that only a tile of bfloat16 products takes for numbers
+		word := o.half[2*(i*o.stride+k):][:2]
+		return T(math.Float32frombits(uint32(word[0]) | uint32(word[1])<<16))
 	}
 	return o.data[i*o.stride+k]
 }
 
 // address is where the element of memory row i and memory column k lies.
 func (o *operand[T]) address(i, k int) *byte {
-	if o.kind == BF16 || o.kind == F16 {
+	switch o.kind {
+	case BF16, F16:
 		return (*byte)(unsafe.Pointer(&o.half[i*o.stride+k]))
+	case Pairs:
+		return (*byte)(unsafe.Pointer(&o.half[2*(i*o.stride+k)]))
 	}
 	return (*byte)(unsafe.Pointer(&o.data[i*o.stride+k]))
 }
 
 // bytes is the size of an element in memory.
 func (o *operand[T]) bytes() int {
-	if o.kind == BF16 || o.kind == F16 {
+	switch o.kind {
+	case BF16, F16:
 		return 2
+	case Pairs:
+		return 4
 	}
 	return int(unsafe.Sizeof(*new(T)))
 }

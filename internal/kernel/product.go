@@ -48,11 +48,12 @@ type product[T real] struct {
 	ldc     int
 	part    part
 	add     bool      // to the old C
-	wide    []float64 // if set, replaces c: blocks of k are added to this matrix of row length ldc
+	wide    []float64 // if set, replaces c: chains are added to this matrix of row length ldc
 	mirror  bool      // copy the lower triangle to the upper
 	zeros   zeros     // what need not be multiplied
-	kc      int
-	serial  bool // too small to be worth starting helpers
+	kc      int       // values of k in a block, whole chains
+	chain   int       // values of k in a chain
+	serial  bool      // too small to be worth starting helpers
 }
 
 // Bounds of a block of C, which bound the packed panels (some 8 MB each for float32).

@@ -16,12 +16,12 @@ type kernels[T real] struct {
 	tiles           []tileFunc[T] // by rows of C minus one
 	mc              int           // panels of A that stay in the second-level cache
 
-	vector    int             // bytes of a vector; 0 means that the functions below are missing
-	group     int             // matrix rows per call of transpose
-	transpose [4]packT[T]     // by Kind
-	copyA     copyFunc[T]     // float32 or float64 only
-	copyB     [4]copyFunc[T]  // by Kind
-	tileWide  tileWideFunc[T] // adds a whole tile to a float64 matrix, or nil
+	vector    int                // bytes of a vector; 0 means that the functions below are missing
+	group     int                // matrix rows per call of transpose
+	transpose [kinds]packT[T]    // by Kind
+	copyA     copyFunc[T]        // float32 or float64 only
+	copyB     [kinds]copyFunc[T] // by Kind
+	tileWide  tileWideFunc[T]    // adds a whole tile to a float64 matrix, or nil
 }
 
 type (
@@ -37,21 +37,28 @@ type (
 
 // set is a kernel set: everything that differs between processors.
 type set struct {
-	name string
-	f32  kernels[float32]
-	f64  kernels[float64]
-	vec  *vectors // nil for the portable loops
+	name   string
+	family string // the name of its instruction set, see Features
+	f32    kernels[float32]
+	bf16   kernels[float32] // of words, see gemm_bf16.go
+	f64    kernels[float64]
+	vec    *vectors // nil for the portable loops
 
 	skinny skinny
 }
 
-// kindF64 indexes the packing functions of float64 matrices, beside the public kinds.
-const kindF64 Kind = 3
+// Tables of packing functions have a row for every public kind and one for float64 matrices.
+const (
+	kindF64 Kind = Pairs + 1
+	kinds        = int(kindF64) + 1
+)
 
 var generic = &set{
-	name: "generic",
-	f32:  kernels[float32]{mr: 4, nr: 8, aStride: 4, mc: 16, tiles: portableTiles(tile32)},
-	f64:  kernels[float64]{mr: 4, nr: 8, aStride: 4, mc: 16, tiles: portableTiles(tile64)},
+	name:   "generic",
+	family: "generic",
+	f32:    kernels[float32]{mr: 4, nr: 8, aStride: 4, mc: 16, tiles: portableTiles(tile32)},
+	bf16:   kernels[float32]{mr: 4, nr: 8, aStride: 4, mc: 16, tiles: portableTiles(tileBF16)},
+	f64:    kernels[float64]{mr: 4, nr: 8, aStride: 4, mc: 16, tiles: portableTiles(tile64)},
 }
 
 // active is the kernel set in use: the one that the environment variable QUANTIZE_KERNEL names if this processor has it,
@@ -65,14 +72,27 @@ var active = sync.OnceValue(func() *set {
 	return sets[0]
 })
 
-// Features names the kernel set in use: "avx512", "avx2" or "generic".
-func Features() string { return active().name }
+// Features names the instructions that the kernel set in use is built on: "avx512", "avx2" or "generic". The two sets
+// "avx512-bf16" and "avx512" differ in how they multiply bfloat16 numbers alone and are both "avx512".
+func Features() string { return active().family }
 
-// Available lists the kernel sets that this processor can run, fastest first.
-func Available() []string {
+// Name is the kernel set in use, by the name that QUANTIZE_KERNEL takes: that of Features, or "avx512-bf16".
+func Name() string { return active().name }
+
+// Names lists the kernel sets that this processor can run, fastest first.
+func Names() []string {
 	var names []string
 	for _, s := range available() {
 		names = append(names, s.name)
 	}
 	return names
+}
+
+// Available lists what Features can be on this processor, fastest first.
+func Available() []string {
+	var names []string
+	for _, s := range available() {
+		names = append(names, s.family)
+	}
+	return slices.Compact(names)
 }

@@ -15,6 +15,7 @@ type vectors struct {
 	colAbsSum, colSumSq   func(dst *float64, x *float32, stride, rows, cols int)
 	widen                 [3]func(dst *float32, src *byte, n int) // by Kind
 	narrowBF16, narrowF16 func(dst *uint16, src *float32, n int)
+	pairBF16              func(dst *uint16, low, high *float32, n int)
 }
 
 // vectorBurst bounds the elements of one call of a kernel, which cannot be preempted, to some 10 µs.

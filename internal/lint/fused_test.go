@@ -43,6 +43,7 @@ var estimates = exceptions{
 	"formats/packing/exl2_decode.go": "products go into roundings to halves, which work on the bits",
 	"internal/kernel/fma.go":         "float32 products are exact in float64: this is how a fused sum is emulated",
 	"internal/kernel/tile.go":        "as above",
+	"internal/kernel/tile_bf16.go":   "as above",
 	"internal/kernel/reduce.go":      "as above",
 }
 

@@ -23,6 +23,7 @@ var files = []struct {
 }{
 	{"asm_cpu", cpu},
 	{"asm_tile", tiles},
+	{"asm_bf16", tilesBF16},
 	{"asm_pack", packs},
 	{"asm_skinny", skinnies},
 	{"asm_vector", vectors},
@@ -48,7 +49,7 @@ func write(dir, name string, fill func(*gen)) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if err := pass.Compile.Execute(file); err != nil {
+	if err := pass.Concat(pass.Compile, pass.FunctionPass(encode)).Execute(file); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	cfg := printer.Config{Name: "internal/kernel/gen", Pkg: "kernel"}

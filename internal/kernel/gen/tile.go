@@ -30,12 +30,12 @@ func tiles(g *gen) {
 		for _, e := range []elem{f32, f64} {
 			for rows := 1; rows <= s.rows; rows++ {
 				t := newTile(g, s, e, rows, fmt.Sprintf("tile%s%sx%d", e.name, s.name, rows), e)
-				t.multiply()
+				t.multiply(t.fmaStep())
 				t.store()
 			}
 		}
 		t := newTile(g, s, f32, s.rows, "tileF32toF64"+s.name, f64)
-		t.multiply()
+		t.multiply(t.fmaStep())
 		t.addWide()
 	}
 }
@@ -84,25 +84,37 @@ func newTile(g *gen, s tileShape, e elem, rows int, name string, out elem) tile 
 	return t
 }
 
-// multiply runs the chains of fused multiply-adds.
-func (t tile) multiply() {
+// fmaStep prepares the chains of fused multiply-adds and returns their step: step u of an iteration.
+func (t tile) fmaStep() func(u int) {
 	g, s, e := t.gen, t.shape, t.e
-	k, a, b := t.k, t.a, t.b
 	bv := [tileVectors]reg.VecVirtual{g.vec(s.isa), g.vec(s.isa)}
 	av := [2]reg.VecVirtual{g.vec(s.isa), g.vec(s.isa)}
-	aStep, bStep := s.aStride()*e.size, tileVectors*s.bytes
-	step := func(u int) {
+	return func(u int) {
 		for v := range bv {
-			g.VMOVUPS(Mem{Base: b, Disp: u*bStep + v*s.bytes}, bv[v])
+			g.VMOVUPS(t.memB(u, v), bv[v])
 		}
 		for r := range t.acc {
-			g.broadcast(e, Mem{Base: a, Disp: u*aStep + r*e.size}, av[r%2])
+			g.broadcast(e, t.memA(u, r), av[r%2])
 			for v := range bv {
 				g.fma(e, av[r%2], bv[v], t.acc[r][v])
 			}
 		}
 	}
-	unroll := s.unroll
+}
+
+// Bytes between two steps of k in the packed panels.
+func (t tile) aStep() int { return t.shape.aStride() * t.e.size }
+func (t tile) bStep() int { return tileVectors * t.shape.bytes }
+
+// memA is the element of row r, and memB vector v of a step.
+func (t tile) memA(u, r int) Mem { return Mem{Base: t.a, Disp: u*t.aStep() + r*t.e.size} }
+func (t tile) memB(u, v int) Mem { return Mem{Base: t.b, Disp: u*t.bStep() + v*t.shape.bytes} }
+
+// multiply runs the chains over all of k.
+func (t tile) multiply(step func(u int)) {
+	g, k, a, b := t.gen, t.k, t.a, t.b
+	aStep, bStep := t.aStep(), t.bStep()
+	unroll := t.shape.unroll
 	if unroll > 1 {
 		g.SUBQ(Imm(uint64(unroll)), k)
 		g.JL(LabelRef("rest"))

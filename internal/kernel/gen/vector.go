@@ -322,26 +322,5 @@ func conversions(g *gen) {
 			g.VCVTPS2PH(Imm(0), v, Mem{Base: dst, Disp: d / 2})
 		})
 	})
-
-	vectorFunc(g, "narrowBF16AVX2", "func(dst *uint16, src *float32, n int)", "rounds src to nearest, ties to even.")
-	dst, src, n = g.param("dst"), g.param("src"), g.param("n")
-	g.loop(n, 16, []stream{{dst, 32}, {src, 64}}, func() {
-		var out []reg.VecVirtual
-		pair(func(d int) {
-			v, top, r, nan := g.YMM(), g.YMM(), g.YMM(), g.YMM()
-			g.VMOVUPS(Mem{Base: src, Disp: d}, v)
-			g.VPSRLD(Imm(16), v, top)
-			g.VPAND(g.splatBits("one_bits", 1), top, r)
-			g.VPADDD(g.splatBits("bf16_half", 0x7fff), r, r)
-			g.VPADDD(v, r, r)
-			g.VPSRLD(Imm(16), r, r)
-			g.VPOR(g.splatBits("bf16_quiet", 0x40), top, top)
-			g.VCMPPS(Imm(3), v, v, nan) // unordered
-			g.VBLENDVPS(nan, top, r, r)
-			out = append(out, r)
-		})
-		g.VPACKUSDW(out[1], out[0], out[0])
-		g.VPERMQ(Imm(0xd8), out[0], out[0])
-		g.VMOVUPS(out[0], Mem{Base: dst})
-	})
+	narrowings(g)
 }
