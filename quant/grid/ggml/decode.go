@@ -27,7 +27,7 @@ func (t *Type) DecodeRow(dst []float32, src []byte) { t.decodeWith(active(), dst
 func (t *Type) decodeWith(set *kernels, dst []float32, src []byte) {
 	n := len(dst) / t.Elems
 	dst, src = dst[:n*t.Elems], src[:n*t.Bytes]
-	if set == nil || n == 0 {
+	if set == nil || n == 0 || t.Elems == 1 { // plain numbers have no blocks
 		t.decode(dst, src)
 		return
 	}

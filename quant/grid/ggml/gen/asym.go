@@ -90,7 +90,7 @@ func (s *asymState) start(i int, w *asymWay) {
 	w.bestInv.put(w.inv)
 	w.bestLo.put(w.lo)
 	s.guard(w)
-	g.each(fmt.Sprint("initial", i), 0, s.n, func(i reg.GPVirtual) { s.code(w, g.load(at(w.x, i)), i) })
+	g.each(fmt.Sprint("initial", i), 0, s.n, func(i reg.GPVirtual) { s.code(w, g.load(at(w.x, i)), i, true) })
 	e := s.error(fmt.Sprint("initial", i), []*asymWay{w}, []reg.VecVirtual{scale}, []reg.VecVirtual{w.lo})[0]
 	g.choose(w.empty.get(), g.float(-1), e) // errors are not negative: never replaced
 	w.best.put(e)
@@ -126,10 +126,14 @@ func (s *asymState) guard(w *asymWay) {
 	w.bad.include(g.compare(notGreater, g.mul(w.inv, g.sub(w.lowest.get(), w.lo)), g.float(-4e6)))
 }
 
-// code rounds x at the current inv and lo and stores the code of row i.
-func (s *asymState) code(w *asymWay, x reg.VecVirtual, i reg.GPVirtual) (l reg.VecVirtual) {
+// code rounds x at the current inv and lo and stores the code of row i; limited if it may pass the last.
+func (s *asymState) code(w *asymWay, x reg.VecVirtual, i reg.GPVirtual, limited bool) (l reg.VecVirtual) {
 	g := s.g
-	l = g.roundCode(g.mul(w.inv, g.sub(x, w.lo)), s.zero, s.levels)
+	l = g.round(g.mul(w.inv, g.sub(x, w.lo)))
+	g.notNegative(l, s.zero)
+	if limited {
+		g.limitAbove(l, s.levels)
+	}
 	g.VMOVUPS(l, w.trial.Idx(i, 1))
 	return l
 }
@@ -149,7 +153,11 @@ func (s *asymState) candidates() {
 		g.set(w.inv, g.div(numerator, g.sub(w.hi.get(), w.lo)))
 		s.guard(w)
 	}
-	s.fit()
+	narrow := g.GP8() // x − lo is at most hi − lo: with such a numerator nothing rounds beyond the last code
+	limit := g.add(s.levels, g.float(0.45))
+	g.VUCOMISS(numerator.AsX(), limit.AsX())
+	g.SETHI(narrow)
+	s.fit(narrow)
 	var scale, lo []reg.VecVirtual
 	for _, w := range s.ways {
 		scale, lo = append(scale, w.newScale.get()), append(lo, w.newLo.get())
@@ -168,24 +176,34 @@ func (s *asymState) candidates() {
 	g.JLE(LabelRef("candidate"))
 }
 
-// fit rounds at the current inv and lo and solves for scale and minimum; solved holds the lanes with a solution.
-func (s *asymState) fit() {
+// fit rounds at the current inv and lo and solves for scale and minimum; solved holds the lanes with a solution. If narrow
+// is set no code can pass the last.
+func (s *asymState) fit(narrow reg.GPVirtual) {
 	g := s.g
 	type sums struct{ l, ll, lx reg.VecVirtual }
 	all := make([]sums, len(s.ways))
 	for i := range all {
 		all[i] = sums{g.zero(), g.zero(), g.zero()}
 	}
-	g.each("fit", 0, s.n, func(i reg.GPVirtual) {
-		for k, w := range s.ways {
-			x := g.load(at(w.x, i))
-			l := s.code(w, x, i)
-			wl := g.mul(l, at(w.w, i))
-			g.addTo(all[k].l, wl)
-			g.addTo(all[k].ll, g.mul(wl, l))
-			g.addTo(all[k].lx, g.mul(wl, x))
-		}
-	})
+	rows := func(label string, limited bool) {
+		g.each(label, 0, s.n, func(i reg.GPVirtual) {
+			for k, w := range s.ways {
+				x := g.load(at(w.x, i))
+				l := s.code(w, x, i, limited)
+				wl := g.mul(l, at(w.w, i))
+				g.addTo(all[k].l, wl)
+				g.addTo(all[k].ll, g.mul(wl, l))
+				g.addTo(all[k].lx, g.mul(wl, x))
+			}
+		})
+	}
+	g.TESTB(narrow, narrow)
+	g.JNE(LabelRef("narrow"))
+	rows("fit", true)
+	g.JMP(LabelRef("fitted"))
+	g.Label("narrow")
+	rows("fitNarrow", false)
+	g.Label("fitted")
 	for k, w := range s.ways {
 		t := all[k]
 		sumW, sumX := w.sumW.get(), w.sumX.get()
