@@ -190,7 +190,7 @@ func (p *GGUFPlan) memory(o Options) int64 {
 // chunkRows is how many rows of cols numbers are in work at a time: about ggufChunk bytes of float32, and enough for every
 // thread to have some tiles. Rows are independent, so it is no part of the result.
 func chunkRows(cols int64, threads int) int64 {
-	return max(ggufChunk/(4*max(cols, 1)), int64(threads)*2*tileRows)
+	return max(ggufChunk/(4*max(cols, 1)), int64(threads)*2*tileRows(cols))
 }
 
 const ggufChunk = 8 << 20

@@ -69,9 +69,9 @@ type rowRounder func(x []float32, rows int) (blocks []byte, err error)
 // rowScratch is what one task works in: its rows, and one row decoded again.
 type rowScratch struct{ x, back []float32 }
 
-// tileRows is how many rows one task encodes: a few, which then stay in the second-level cache from reading to the last
-// look. Rows are independent, so it is no part of the result.
-const tileRows = 16
+// tileRows is how many rows of cols numbers one task encodes: 64 Ki numbers, which stay in the second-level cache from
+// reading to the last look, in whole steps of 16 rows. Rows are independent, so it is no part of the result.
+func tileRows(cols int64) int64 { return max(1<<16/max(cols, 1)/16, 1) * 16 }
 
 // rowTile is the outcome of one task.
 type rowTile struct {
@@ -86,17 +86,18 @@ func (e *rowEncoder) run(j *job, dst []byte, in *rawRows, first int64) error {
 	if e.spare == nil {
 		e.spare = make(chan *rowScratch, j.pool.Threads())
 		for range cap(e.spare) {
-			e.spare <- &rowScratch{make([]float32, tileRows*in.cols), make([]float32, in.cols)}
+			e.spare <- &rowScratch{make([]float32, min(tileRows(in.cols), e.t.Rows())*in.cols), make([]float32, in.cols)}
 		}
 	}
 	if err := e.round(j, dst, in); err != nil {
 		return err
 	}
 	rowBytes := int64(len(dst)) / n
-	tiles := make([]rowTile, (n+tileRows-1)/tileRows)
+	step := tileRows(in.cols)
+	tiles := make([]rowTile, (n+step-1)/step)
 	j.pool.Run(len(tiles), func(i int) {
-		lo := int64(i) * tileRows
-		hi := min(lo+tileRows, n)
+		lo := int64(i) * step
+		hi := min(lo+step, n)
 		scratch := <-e.spare
 		defer func() { e.spare <- scratch }()
 		x := scratch.x[:(hi-lo)*in.cols]

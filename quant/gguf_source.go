@@ -165,6 +165,12 @@ func (s *ggufSource) refuseRequantize(path string) error {
 // encodeError puts an encoder's error into the user's terms: tensor, row and column.
 func encodeError(t *gguf.Tensor, first int64, err error) error {
 	var bad *ggml.NonFiniteError
+	var over *ggml.OverflowError
+	if errors.As(err, &over) {
+		where := *over
+		where.Row += int(first)
+		err = &where
+	}
 	if errors.As(err, &bad) && !strings.HasPrefix(bad.What, "importance") {
 		at := first*t.NE[0] + int64(bad.Index)
 		err = safeio.Corruptf("the weight at row %d, column %d is %v", at/t.NE[0], at%t.NE[0], bad.Value)

@@ -258,6 +258,20 @@ func TestGGUFNonFinite(t *testing.T) {
 	}
 }
 
+// A weight too large for a block's scale is named by its row in the tensor, whichever task met it.
+func TestGGUFOverflow(t *testing.T) {
+	c := testmodel.Llama()
+	c.Hidden, c.Inter, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 256, 512, 8, 4, 32, 2048
+	const row = 300
+	dir := writeModel(t, poisoned(c, "model.layers.1.mlp.up_proj.weight", 1e8, row*256+7))
+	for _, file := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		require.NoError(t, os.Link(filepath.Join(golm, file), filepath.Join(dir, file)))
+	}
+	_, err := RunGGUF(context.Background(), openModel(t, dir), ggufType(t, "Q8_0"), Options{Out: filepath.Join(t.TempDir(), "x.gguf"), Threads: 2})
+	require.ErrorContains(t, err, "blk.1.ffn_up.weight")
+	require.ErrorContains(t, err, "row 300")
+}
+
 // Transforms and error feedback fill GGUF files too: the result is never worse than what the reference's rounding leaves
 // on the calibration text, and interrupted runs continue to the same bytes.
 func TestGGUFBlockByBlock(t *testing.T) {

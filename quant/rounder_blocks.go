@@ -35,10 +35,11 @@ func (KQuant) Round(ctx context.Context, m *Matrix, stats *Stats) (*packing.Line
 	n, k := m.Linear.Out, m.Linear.In
 	l := &packing.Linear{Scheme: m.Scheme, Out: n, In: k, Blocks: make([]byte, int64(n)*rowBytes)}
 	importance := stats.importance()
-	tiles := (n + tileRows - 1) / tileRows
+	step := int(tileRows(int64(k)))
+	tiles := (n + step - 1) / step
 	errs := make([]error, tiles)
 	m.pool().Run(tiles, func(i int) {
-		lo, hi := i*tileRows, min((i+1)*tileRows, n)
+		lo, hi := i*step, min((i+1)*step, n)
 		errs[i] = t.EncodeRows(l.Blocks[int64(lo)*rowBytes:int64(hi)*rowBytes], m.W[lo*k:hi*k], hi-lo, k, importance)
 	})
 	for _, err := range errs {
