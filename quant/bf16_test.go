@@ -17,7 +17,8 @@ func TestCalibrationInBF16(t *testing.T) {
 	narrow.Rounder = GPTQ{Options: gptq.Normal(), Search: true, Narrow: true}
 	for name, r := range map[string]Recipe{
 		"awq": NewAWQ(int4, "awq", AWQOptions{}), "gptq": NewGPTQ(wide, "gptq", gptq.Normal()), "narrow": narrow,
-		"plain": {Method: "gptq", Rounder: GPTQ{Options: gptq.Plain(), Search: true, NoShift: true}, Allocation: Uniform{wide}, Layout: "gptq"},
+		"plain narrow": {Method: "gptq", Rounder: GPTQ{Options: gptq.Plain(), Search: true, NoShift: true, Narrow: true}, Allocation: Uniform{wide}, Layout: "gptq"},
+		"plain":        {Method: "gptq", Rounder: GPTQ{Options: gptq.Plain(), Search: true, NoShift: true}, Allocation: Uniform{wide}, Layout: "gptq"},
 	} {
 		for model, c := range map[string]testmodel.Config{"llama": testmodel.Llama(), "qwen3moe": testmodel.Qwen3MoE()} {
 			dir := writeModel(t, c)

@@ -12,7 +12,7 @@ const (
 	NeedSequential                  // inputs as the already quantized part of the model produces them (GPTQ)
 	NeedMaxAbs                      // max|x_k| per input channel
 	NeedShift                       // with NeedSequential: the distance of the inputs from those of the full-precision model
-	NeedGram32                      // with NeedShift: NeedGram's sums may be float32, to save memory
+	NeedGram32                      // with NeedSequential: NeedGram's sums may be float32, to save memory
 	NeedGramKept                    // with NeedSequential: the sums stay in float64 beside what is made of them
 	NeedDescent                     // with NeedGram: room for a damped copy, on which codes descend
 )

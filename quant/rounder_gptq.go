@@ -26,9 +26,9 @@ func (r GPTQ) Needs() Need {
 	n := NeedGram | NeedSequential
 	if !r.NoShift {
 		n |= NeedShift
-		if r.Narrow {
-			n |= NeedGram32
-		}
+	}
+	if r.Narrow {
+		n |= NeedGram32
 	}
 	return n
 }

@@ -33,8 +33,8 @@ func everyWindow(ids []int32, every, seqLen int) (some []int32) {
 	return some
 }
 
-// paired gathers, for the inputs of one kind, the second moments of the quantized stream and its distance from the
-// full-precision stream, D = E[(x_f − x)xᵀ], on the windows that both streams pass.
+// paired gathers, for the inputs of one kind, the second moments of the quantized stream and, where that runs, its distance
+// from the full-precision stream, D = E[(x_f − x)xᵀ], on the windows that both streams pass.
 type paired struct {
 	stream *stream
 	kind   arch.InputKind
@@ -70,7 +70,7 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 	if err != nil {
 		return err
 	}
-	if p.writes() {
+	if s.shifted() && p.writes() {
 		s.full.from = s.full.to
 	}
 	for _, in := range l.Arch.Inputs() {
@@ -89,6 +89,9 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 // fullChunk passes the full-precision stream's share of tokens [lo, hi) up to the inputs, or past them.
 func (p *paired) fullChunk(ctx context.Context, original *forward.Block, lo, hi int) error {
 	s := p.stream
+	if p.first = lo; !s.shifted() {
+		return nil
+	}
 	x, err := p.loadFull(lo, hi)
 	if err != nil || x.Rows == 0 {
 		return err
@@ -114,7 +117,7 @@ func (p *paired) fullChunk(ctx context.Context, original *forward.Block, lo, hi 
 // loadFull begins a chunk and returns the full-precision stream's share of tokens [lo, hi).
 func (p *paired) loadFull(lo, hi int) (kernel.Mat, error) {
 	s, seq := p.stream, p.stream.runner.SeqLen()
-	p.first, p.full, p.window = lo, p.full[:0], s.shiftWindows(lo/seq)
+	p.full, p.window = p.full[:0], s.shiftWindows(lo/seq)
 	return s.full.load(p.window*seq, s.shiftWindows(hi/seq)*seq)
 }
 
@@ -144,14 +147,15 @@ func (p *paired) add(in forward.Sample) {
 	sum := p.sums[key]
 	if sum == nil {
 		writes := 0
-		if in.Expert < 0 && p.writes() {
+		distance := s.shifted() && in.Expert < 0
+		if distance && p.writes() {
 			writes = s.hidden.cols
 		}
-		sum = newPairSum(in.X.Cols, in.Expert < 0, writes, s.job.recipe.Needs().Has(NeedGram32))
+		sum = newPairSum(in.X.Cols, distance, writes, s.job.recipe.Needs().Has(NeedGram32))
 		p.sums[key] = sum
 	}
 	seq := s.runner.SeqLen()
-	if in.Expert >= 0 {
+	if in.Expert >= 0 || !s.shifted() {
 		sum.h[0].add(&p.over, in.X)
 		sum.tokens[0] += int64(in.X.Rows)
 		return

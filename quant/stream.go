@@ -139,7 +139,7 @@ func (s *stream) collect(ctx context.Context, l *Layer, original *forward.Block,
 			s.replay.begin(kind, in.Width)
 		}
 	}
-	if s.shifted() {
+	if s.shifted() || s.job.recipe.Needs().Has(NeedGram32) {
 		return s.collectPair(ctx, l, original, kind)
 	}
 	collect := s.runner.Collect
