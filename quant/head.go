@@ -91,7 +91,7 @@ func (s *stream) headStats(ctx context.Context, l *Layer) error {
 // headPair gathers them together with their distance from those of the full-precision stream. Both go through the norm
 // as it is after the transforms, which the head's columns match.
 func (s *stream) headPair(ctx context.Context, l *Layer) error {
-	p := &paired{stream: s, kind: headKey.kind, sums: map[inputKey]*pairSum{}}
+	p := newPaired(s, headKey.kind)
 	err := s.hidden.chunks(ctx, func(lo, hi int) error {
 		full, err := p.loadFull(lo, hi)
 		if err != nil {

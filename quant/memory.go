@@ -23,9 +23,9 @@ func (p *Plan) fit(r *Recipe, o *Options, extra int64) {
 	}
 	if o.Memory <= 0 || p.Memory <= o.Memory {
 		if r.Needs().Has(NeedSequential) {
-			p.Replay = replayBytes(p.Model, o)
+			p.Replay = replayBytes(p.Model, r, o)
 			if o.Memory > 0 { // leave some to others
-				p.Replay = min(p.Replay, (o.Memory-p.Memory)/2)
+				p.Replay = min(p.Replay, (o.Memory-p.Memory)*3/4)
 			}
 			p.Memory += p.Replay
 		}

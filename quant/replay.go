@@ -12,20 +12,33 @@ import (
 // statistics to the pass that applies it quantized, so that the half need not be computed twice. It holds the first tokens,
 // as many as its memory takes; the others are computed again. What it holds is no part of the result.
 type replay struct {
-	memory []float32
+	wide   []float32
+	narrow []uint16 // instead of wide where products take bfloat16: half the memory for the same bits
 	kind   arch.InputKind
 	x      kernel.Mat // [tokens, width]
 	tokens int        // the first ones, whose inputs are there
 }
 
+// newReplay takes bytes of memory.
+func newReplay(bytes int64, bf16 bool) replay {
+	if bf16 {
+		return replay{narrow: make([]uint16, bytes/2)}
+	}
+	return replay{wide: make([]float32, bytes/4)}
+}
+
 // begin forgets what was kept and prepares for inputs of a kind.
 func (r *replay) begin(kind arch.InputKind, width int) {
-	n := 0
-	if kind == arch.OIn || kind == arch.DownIn {
-		n = len(r.memory) / width
+	r.kind, r.tokens, r.x = kind, 0, kernel.Mat{}
+	if kind != arch.OIn && kind != arch.DownIn {
+		return
 	}
-	r.kind, r.tokens = kind, 0
-	r.x = kernel.MatF32(n, width, r.memory[:n*width])
+	if n := len(r.narrow) / width; n > 0 && width%2 == 0 { // products of odd widths are float32 in any case
+		r.x = kernel.MatU16(kernel.BF16, n, width, r.narrow[:n*width])
+	}
+	if n := len(r.wide) / width; n > 0 {
+		r.x = kernel.MatF32(n, width, r.wide[:n*width])
+	}
 }
 
 // keep takes inputs of tokens from token on; calls come in order of tokens.
@@ -34,7 +47,11 @@ func (r *replay) keep(pool *kernel.Pool, in forward.Sample, token int) {
 	if in.Kind != r.kind || in.Expert >= 0 || token != r.tokens || end > r.x.Rows {
 		return
 	}
-	pool.Run(in.X.Rows, func(i int) { copy(r.x.Row(token+i), in.X.Row(i)) })
+	if part := r.x.Slice(token, end, 0, r.x.Cols); part.Kind == kernel.BF16 {
+		kernel.NarrowRows(pool, part, in.X)
+	} else {
+		pool.Run(in.X.Rows, func(i int) { copy(part.Row(i), in.X.Row(i)) })
+	}
 	r.tokens = end
 }
 
@@ -53,7 +70,11 @@ func (s *stream) passHalf(ctx context.Context, l *Layer, kind arch.InputKind) er
 }
 
 // replayBytes is what keeping the inputs of all calibration tokens takes, for the widest of them.
-func replayBytes(m *arch.Model, o *Options) int64 {
+func replayBytes(m *arch.Model, r *Recipe, o *Options) int64 {
+	size := int64(4)
+	if r.BF16 {
+		size = 2
+	}
 	var width int64
 	for i := range m.Blocks {
 		for _, in := range m.Blocks[i].Inputs() {
@@ -62,5 +83,5 @@ func replayBytes(m *arch.Model, o *Options) int64 {
 			}
 		}
 	}
-	return 4 * width * int64(o.Calib.Windows) * int64(o.Calib.SeqLen)
+	return size * width * int64(o.Calib.Windows) * int64(o.Calib.SeqLen)
 }

@@ -49,6 +49,10 @@ type paired struct {
 	first  int // token of the chunk's first row
 }
 
+func newPaired(s *stream, kind arch.InputKind) *paired {
+	return &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}, over: s.job.products()}
+}
+
 // collectPair runs both streams up to the inputs of a kind and stores the statistics in l. original computes with the
 // full-precision weights. The full-precision stream need not wait for the linears behind an input to be quantized: it
 // passes each half of the block at once.
@@ -57,7 +61,7 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 	if kind >= arch.MLPIn {
 		collect = s.runner.CollectMLP
 	}
-	p := &paired{stream: s, kind: kind, sums: map[inputKey]*pairSum{}, over: s.job.products()}
+	p := newPaired(s, kind)
 	err := s.hidden.chunks(ctx, func(lo, hi int) (err error) {
 		if err := p.fullChunk(ctx, original, lo, hi); err != nil {
 			return err
@@ -89,7 +93,8 @@ func (s *stream) collectPair(ctx context.Context, l *Layer, original *forward.Bl
 // fullChunk passes the full-precision stream's share of tokens [lo, hi) up to the inputs, or past them.
 func (p *paired) fullChunk(ctx context.Context, original *forward.Block, lo, hi int) error {
 	s := p.stream
-	if p.first = lo; !s.shifted() {
+	if !s.shifted() {
+		p.first = lo
 		return nil
 	}
 	x, err := p.loadFull(lo, hi)
@@ -117,7 +122,7 @@ func (p *paired) fullChunk(ctx context.Context, original *forward.Block, lo, hi 
 // loadFull begins a chunk and returns the full-precision stream's share of tokens [lo, hi).
 func (p *paired) loadFull(lo, hi int) (kernel.Mat, error) {
 	s, seq := p.stream, p.stream.runner.SeqLen()
-	p.full, p.window = p.full[:0], s.shiftWindows(lo/seq)
+	p.first, p.full, p.window = lo, p.full[:0], s.shiftWindows(lo/seq)
 	return s.full.load(p.window*seq, s.shiftWindows(hi/seq)*seq)
 }
 

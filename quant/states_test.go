@@ -42,7 +42,9 @@ func tight(t testing.TB, dir string, r Recipe, o Options) int64 {
 func diskRecipes() map[string]Recipe {
 	head := NewGPTQ(int4Sym, "gptq", gptq.Best())
 	head.Allocation = Overridden{Base: head.Allocation, Rules: []Rule{{Pattern: "lm_head", Spec: "int4:g32:sym"}}, Default: int4Sym}
-	return map[string]Recipe{"awq": NewAWQ(int4, "awq", AWQOptions{}), "gptq": NewGPTQ(int4Sym, "gptq", gptq.Best()), "head": head}
+	narrow := NewGPTQ(int4Sym, "gptq", gptq.Normal())
+	narrow.BF16 = true
+	return map[string]Recipe{"awq": NewAWQ(int4, "awq", AWQOptions{}), "gptq": NewGPTQ(int4Sym, "gptq", gptq.Best()), "head": head, "bf16": narrow}
 }
 
 // One hash, wherever the hidden states are and at any number of threads.

@@ -31,7 +31,7 @@ func (s *stream) begin(ctx context.Context, first int) (err error) {
 	if s.job.recipe.BF16 {
 		s.runner.UseBF16()
 	}
-	s.replay.memory = make([]float32, s.job.plan.Replay/4)
+	s.replay = newReplay(s.job.plan.Replay, s.job.recipe.BF16)
 	// Feedback works behind the part of the model that is quantized already, and that starts with the embeddings.
 	embeddings := tensor.Source(s.job.src)
 	if first == 0 && s.job.recipe.Needs().Has(NeedSequential) {

@@ -21,7 +21,7 @@ func workEstimate(p *Plan, r *Recipe, o *Options) float64 {
 		passes := tokens * forward
 		switch {
 		case needs.Has(NeedSequential): // inputs of o and down that were not kept are computed twice
-			passes *= 1.8 - 0.8*float64(p.Replay)/float64(max(replayBytes(p.Model, o), 1))
+			passes *= 1.8 - 0.8*float64(p.Replay)/float64(max(replayBytes(p.Model, r, o), 1))
 			total += solveFactor(r.Rounder) * solve
 		case needs.Has(NeedDescent):
 			total += descentPasses * solve

@@ -33,6 +33,9 @@ type input struct {
 
 // input prepares x for linears; valid until the next call.
 func (r *Runner) input(x kernel.Mat) input {
+	if x.Kind == kernel.BF16 { // rounded already
+		return input{narrow: x}
+	}
 	in := input{x: x}
 	if r.bf16 && x.Cols%2 == 0 && x.Rows > 0 { // products take pairs
 		in.narrow = kernel.MatU16(kernel.BF16, x.Rows, x.Cols, grow(&r.narrow, x.Rows*x.Cols))

@@ -31,6 +31,7 @@ func TestForwardFrom(t *testing.T) {
 							continue
 						}
 					}
+					before := clone(whole)
 					copy(last.F32, whole.F32)
 					var inputs []float32
 					var width int
@@ -45,6 +46,13 @@ func TestForwardFrom(t *testing.T) {
 					}))
 					require.NoError(t, r.ForwardFrom(ctx, b, kind, last, kernel.MatF32(70*16, width, inputs)))
 					require.Equal(t, whole.F32, last.F32, "%s layer %d %v bf16 %v", dir, layer, kind, bf16)
+					if bf16 && width%2 == 0 {
+						kept := kernel.MatU16(kernel.BF16, 70*16, width, make([]uint16, len(inputs)))
+						kernel.NarrowRows(nil, kept, kernel.MatF32(70*16, width, inputs))
+						copy(last.F32, before.F32)
+						require.NoError(t, r.ForwardFrom(ctx, b, kind, last, kept))
+						require.Equal(t, whole.F32, last.F32)
+					}
 				}
 			}
 		}

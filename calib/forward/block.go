@@ -55,7 +55,8 @@ func (r *Runner) ForwardMLP(ctx context.Context, b *Block, hidden kernel.Mat, ta
 }
 
 // ForwardFrom is ForwardAttn (kind OIn) or ForwardMLP (DownIn, of a dense MLP) for a caller that has kept the samples of
-// that kind, [tokens, width], so that only the last linear of the half is left: hidden += inputs·Wᵀ. The bits are the same.
+// that kind, [tokens, width], so that only the last linear of the half is left: hidden += inputs·Wᵀ. With UseBF16 they may be kept in bfloat16, if their
+// width is even. The bits are the same.
 func (r *Runner) ForwardFrom(ctx context.Context, b *Block, kind arch.InputKind, hidden, inputs kernel.Mat) error {
 	last := &b.O
 	if kind == arch.DownIn {

@@ -6,6 +6,8 @@ import (
 )
 
 const (
+	// mlpTokens bounds the tokens of an MLP step where windows are longer than a chunk: weights are packed once per step.
+	mlpTokens = 2048
 	// chunkTokens is the number of tokens whose activations are held at a time: enough rows for matrix products to run
 	// at full speed, few enough to stay small beside a block's weights.
 	chunkTokens = 1024
@@ -95,7 +97,7 @@ func sizesOf(m *arch.Model, threads, windows, seqLen int) sizes {
 	}
 	whole := func(tokens int) int { return min(max(windows, 1), max(1, tokens/seqLen)) * seqLen }
 	s.chunk, s.attnRows = whole(tokens), whole(chunkTokens)
-	s.mlpRows = min(s.chunk, chunkTokens)
+	s.mlpRows = min(s.chunk, max(chunkTokens, min(mlpTokens, s.attnRows)))
 	s.tileTokens = min(seqLen, max(1, tileRows/s.shared))
 	return s
 }
