@@ -55,6 +55,7 @@ func (j *job) describe() map[string]string {
 		"version": j.opts.Version,
 		"config":  hashOf(j.src.Meta().Config),
 		"recipe":  jsonText(j.recipeInfo()),
+		"rounder": jsonText(j.recipe.Rounder), // its options, not all of which a report lists
 		"plan":    jsonText(j.plan.stored()),
 		"nan":     fmt.Sprint(j.opts.NaNZero),
 	}
